@@ -36,4 +36,4 @@ pub use dump::{Dump, DumpValue};
 pub use machine::{Machine, RestoreMode, Restored, Stored};
 pub use operation::{Context, Invalid, Operation, OperationWeight, Registered};
 pub(crate) use operations_macro::operations;
-pub use signal::Signal;
+pub use signal::{Grant, Signal};

@@ -7,11 +7,12 @@
 //! - `lock/ops/`: the operations.
 //!
 //! A waiter belongs to a process, and a process keeps all its waiters alive with one command
-//! ([`AttendLocks`]). When a lock becomes free, the machine reserves it for the first waiter whose
-//! process is alive (a claim) and signals that process; the waiter acquires it by repeating its
-//! command. Invariant: after every command, holders and claims together fit the lock, and no
-//! capacity is free while a waiter whose process is alive would fit. Fences grow strictly over all
-//! locks. Left out on purpose: renewal and waiting, which need a clock of their own; waiters are not
+//! ([`AttendLocks`]). When a lock becomes free, the machine passes it to the first waiter whose process
+//! is alive and signals that process. If no newcomer may take the lock from this waiter, it is granted to
+//! it for one slice, and the signal has the fence; otherwise it is reserved (a claim), and the waiter
+//! acquires it by repeating its command. Invariant: after every command, holders and claims together fit
+//! the lock, and no capacity is free while a waiter whose process is alive would fit. Fences grow
+//! strictly over all locks. Left out on purpose: renewal and waiting, which need a clock of their own; waiters are not
 //! stored, because they register again after a restart.
 
 mod dump;
@@ -50,7 +51,8 @@ pub struct Machine {
     processes: KeyedMap<ProcessId, Micros>,
     /// The same by time.
     processes_until: BTreeSet<(Micros, ProcessId)>,
-    /// Claims by process.
+    /// By process, waiters that a lock is reserved for, and those that it was granted to and that have
+    /// not renewed it.
     claims: KeyedMap<ProcessId, BTreeSet<(LockName, LockToken)>>,
     waiters: u64,
     /// Leases that have run out since the last sweep.

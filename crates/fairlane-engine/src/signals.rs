@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 
-use fairlane_core::kernel::Signal;
+use fairlane_core::kernel::{Grant, Signal};
 use fairlane_core::{LockToken, ProcessId};
 use tokio::sync::mpsc;
 
@@ -17,18 +17,21 @@ const BUFFERED_MAX: usize = 1024;
 /// Subscriptions after which those that have ended are removed for the first time.
 const REMOVE_ENDED_AT: usize = 64;
 
+/// A waiter, and what was granted to it.
+pub(crate) type Woken = (LockToken, Option<Grant>);
+
 /// The signals to one process. Dropping it ends the subscription.
 #[derive(Debug)]
 pub struct Signals {
     process: ProcessId,
-    waiters: mpsc::Receiver<LockToken>,
+    waiters: mpsc::Receiver<Woken>,
     /// Ends the subscription elsewhere when it is dropped, after the receiver.
     _guard: Option<Box<dyn Debug + Send + Sync>>,
 }
 
 impl Signals {
     /// A subscription and its sender. It ends when the sender is dropped.
-    pub(crate) fn channel(process: ProcessId) -> (mpsc::Sender<LockToken>, Self) {
+    pub(crate) fn channel(process: ProcessId) -> (mpsc::Sender<Woken>, Self) {
         let (sender, waiters) = mpsc::channel(BUFFERED_MAX);
         (sender, Self { process, waiters, _guard: None })
     }
@@ -42,15 +45,15 @@ impl Signals {
     /// because the process has subscribed again. Subscribe again, and then send `attend_locks` to
     /// learn what was missed.
     pub async fn next(&mut self) -> Option<Signal> {
-        let waiter = self.waiters.recv().await?;
-        Some(Signal { process: self.process.clone(), waiter })
+        let (waiter, grant) = self.waiters.recv().await?;
+        Some(Signal { process: self.process.clone(), waiter, grant })
     }
 }
 
 /// The subscriptions of an engine, at most one for each process.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribers {
-    by_process: HashMap<ProcessId, mpsc::Sender<LockToken>>,
+    by_process: HashMap<ProcessId, mpsc::Sender<Woken>>,
     remove_ended_at: usize,
 }
 
@@ -88,7 +91,7 @@ impl Subscribers {
     /// Passes a signal on, if its process has a subscription.
     pub fn send(&mut self, signal: Signal) {
         let Some(sender) = self.by_process.get(&signal.process) else { return };
-        if let Err(mpsc::error::TrySendError::Closed(_)) = sender.try_send(signal.waiter) {
+        if let Err(mpsc::error::TrySendError::Closed(_)) = sender.try_send((signal.waiter, signal.grant)) {
             self.by_process.remove(&signal.process);
         }
     }
@@ -99,7 +102,8 @@ mod tests {
     use super::*;
 
     fn signal(process: &str, waiter: &str) -> Signal {
-        Signal { process: ProcessId::new(process).unwrap(), waiter: LockToken::new(waiter).unwrap() }
+        let (process, waiter) = (ProcessId::new(process).unwrap(), LockToken::new(waiter).unwrap());
+        Signal { process, waiter, grant: None }
     }
 
     #[tokio::test]

@@ -84,13 +84,17 @@ impl Subject {
     }
 }
 
+/// The next signal, which must arrive.
+pub async fn next_signal(signals: &mut Signals) -> Signal {
+    let signal = tokio::time::timeout(WAKE_LIMIT, signals.next()).await.expect("a signal arrives");
+    signal.expect("the subscription lasts")
+}
+
 /// The tokens of the next signals, which must arrive.
 pub async fn signalled(signals: &mut Signals, count: usize) -> Vec<String> {
     let mut tokens = Vec::new();
     for _ in 0..count {
-        let signal = tokio::time::timeout(WAKE_LIMIT, signals.next()).await.expect("a signal arrives");
-        let Signal { waiter, .. } = signal.expect("the subscription lasts");
-        tokens.push(waiter.to_string());
+        tokens.push(next_signal(signals).await.waiter.to_string());
     }
     tokens
 }

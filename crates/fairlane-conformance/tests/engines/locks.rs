@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use fairlane_conformance::subject::{Subject, exclusive, exclusive_of, lock_name, permit};
-use fairlane_core::limits::LOCK_TTL_MS_MIN;
+use fairlane_conformance::subject::{
+    Subject, exclusive, exclusive_of, fair, lock_name, lock_token, next_signal, permit,
+};
+use fairlane_core::limits::{LOCK_LOSSES_MAX, LOCK_SLICE_MS, LOCK_TTL_MS_MIN};
 use fairlane_core::lock::{AcquireLock, SweepLocks};
 use fairlane_engine::Engine;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
@@ -54,6 +56,42 @@ async fn key_of_another_program_is_not_a_lock() {
     assert_eq!(server.command(&["GET", "lock:seat:1"]).trim(), "theirs");
     assert_eq!(server.command(&["HGET", "lock:seat:3", "theirs"]).trim(), "1");
     locks.locked(exclusive_of("seat:2", "t")).await;
+}
+
+#[tokio::test]
+async fn signal_to_a_fair_waiter_has_its_grant() {
+    let server = RedisServer::start(ServerOptions::default());
+    let locks = connect(&server.url()).await;
+    let mut signals = locks.subscribe("t:%").await;
+    locks.locked(exclusive("one")).await;
+    locks.queue_up(fair("t:%")).await;
+    locks.release("one").await;
+    let signal = next_signal(&mut signals).await;
+    assert_eq!(signal.waiter, lock_token("t:%"));
+    let grant = signal.grant.expect("the lock is granted");
+    assert_eq!(grant.fence, locks.lock().await.held_by[0].fence);
+    let row = server.command(&["GET", "lock:seat:1"]);
+    let ends = row.split(':').nth(7).and_then(|end| end.parse().ok());
+    assert_eq!(ends, Some(grant.until.0), "{row}");
+}
+
+/// Waiters of an earlier build have no terms, so the lock is reserved for them.
+#[tokio::test]
+async fn waiters_that_an_earlier_build_has_written_are_served() {
+    let server = RedisServer::start(ServerOptions::default());
+    let locks = connect(&server.url()).await;
+    locks.locked(exclusive("one")).await;
+    locks.queue_up(fair("two")).await;
+    let row = format!("1:0:{LOCK_LOSSES_MAX}:exclusive:two");
+    let written = server.command(&["HGET", "lock-waiters:seat:1", "two"]);
+    assert_eq!(written.trim(), format!("{row}:0:0:holder two"));
+    server.command(&["HSET", "lock-waiters:seat:1", "two", &row]);
+    locks.release("one").await;
+    let lock = locks.lock().await;
+    assert_eq!((lock.holders, lock.claims), (0, 1));
+    assert_eq!(locks.attend("two").await, ["two"]);
+    locks.locked(fair("two")).await;
+    assert!(locks.lock().await.held_by[0].remaining_us > LOCK_SLICE_MS * 1000);
 }
 
 /// An operator may delete the key of a lock by hand, with its waiters and holders.

@@ -4,7 +4,7 @@ use crate::kernel::{Dump, DumpValue};
 use crate::names::LockToken;
 use crate::numbers::Micros;
 
-use super::state::{Holder, Lock, LockKind, Waiter};
+use super::state::{Holder, Lock, LockKind, Terms, Waiter};
 use super::{LockName, Machine};
 
 impl Machine {
@@ -73,13 +73,19 @@ fn kind_text(kind: LockKind) -> String {
 }
 
 fn holder_text(token: &LockToken, holder: &Holder) -> String {
-    let Holder { name, mode, fence, since, until, hold_until, lock_delay_ms } = holder;
+    let Holder { name, mode, fence, since, until, hold_until, lock_delay_ms, signalled } = holder;
     let hold_until = hold_until.map_or(0, |until| until.0);
     let (token, since, until, mode) = (token.escaped(), since.0, until.0, mode.as_str());
-    format!("{token}:{fence}:{since}:{until}:{hold_until}:{lock_delay_ms}:{mode}:{}", name.escaped())
+    let signalled = signalled.as_ref().map(|process| format!(":{}", process.escaped())).unwrap_or_default();
+    let name = name.escaped();
+    format!("{token}:{fence}:{since}:{until}:{hold_until}:{lock_delay_ms}:{mode}:{name}{signalled}")
 }
 
 fn waiter_text(place: u64, waiter: &Waiter, claimed_until: u64) -> String {
-    let Waiter { process, mode, losses, .. } = waiter;
-    format!("{place}:{claimed_until}:{losses}:{}:{}", mode.as_str(), process.escaped())
+    let Waiter { process, mode, losses, terms, .. } = waiter;
+    let terms = terms.as_ref().map(|Terms { holder, lock_delay_ms, max_hold_ms }| {
+        format!(":{lock_delay_ms}:{}:{}", max_hold_ms.unwrap_or_default(), holder.escaped())
+    });
+    let (mode, process, terms) = (mode.as_str(), process.escaped(), terms.unwrap_or_default());
+    format!("{place}:{claimed_until}:{losses}:{mode}:{process}{terms}")
 }

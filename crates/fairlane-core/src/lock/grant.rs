@@ -1,11 +1,11 @@
 //! Who holds a lock next.
 
-use crate::kernel::Signal;
-use crate::limits::{LOCK_LOSSES_MAX, LOCK_SLICE_MS, LOCK_STEP_WAITERS_MAX};
-use crate::names::LockToken;
+use crate::kernel::{Grant, Signal};
+use crate::limits::{LOCK_SLICE_MS, LOCK_STEP_WAITERS_MAX};
+use crate::names::{LockToken, ProcessId};
 use crate::numbers::{Fence, Micros};
 
-use super::state::{Holder, Lock, LockKind, LockMode, Waiter};
+use super::state::{Holder, Lock, LockKind, LockMode, Terms, Waiter, lease_end};
 use super::{AcquireLock, LockName, Machine};
 
 impl Machine {
@@ -41,10 +41,9 @@ impl Machine {
         while let Some((until, token)) = lock.ends.first().cloned()
             && until <= now
         {
-            let holder = lock.remove_holder(&token).expect("every end has its holder");
+            let holder = self.remove_holder(name, lock, &token).expect("every end has its holder");
             self.expired += 1;
             lock.delay_until = lock.delay_until.max(until.plus_ms(holder.lock_delay_ms));
-            self.touch(name);
         }
         if lock.delay_until.0 > 0 && lock.delay_until <= now {
             lock.delay_until = Micros::default();
@@ -63,8 +62,8 @@ impl Machine {
         }
     }
 
-    /// Reserves free capacity for the longest run of waiters from the front that fits, and removes
-    /// those whose process is gone. Returns whether a step limit was reached.
+    /// Passes free capacity to the longest run of waiters from the front that fits, and removes those
+    /// whose process is gone. Returns whether a step limit was reached.
     pub(super) fn claim_for_waiters(&mut self, name: &LockName, lock: &mut Lock, now: Micros) -> bool {
         if now < lock.delay_until {
             return false;
@@ -80,10 +79,15 @@ impl Machine {
             if !lock.fits(first.mode, true) {
                 return false;
             }
-            let claim = lock.claim_first(now.plus_ms(LOCK_SLICE_MS)).expect("there is a first waiter");
-            let Waiter { process, token, .. } = claim.waiter.clone();
-            self.claims.entry(process.clone()).or_default().insert((name.clone(), token.clone()));
-            self.signals.push(Signal { process, waiter: token });
+            let is_protected = first.is_protected();
+            match first.terms.clone().filter(|_| is_protected) {
+                Some(terms) => self.grant_to_first(name, lock, terms, now),
+                None => {
+                    let until = now.plus_ms(LOCK_SLICE_MS);
+                    let waiter = &lock.claim_first(until).expect("there is a first waiter").waiter;
+                    self.signal(name, waiter, None);
+                }
+            }
             if lock.kind == LockKind::Exclusive {
                 return false;
             }
@@ -91,20 +95,68 @@ impl Machine {
         !lock.waiters.is_empty()
     }
 
+    /// Makes the first waiter the holder for one slice. Its first renewal extends the lease; a process
+    /// that has died delays the line by no more than a claim would.
+    fn grant_to_first(&mut self, name: &LockName, lock: &mut Lock, terms: Terms, now: Micros) {
+        let (_, waiter) = lock.waiters.pop_first().expect("there is a first waiter");
+        self.forget_waiter(name, lock, &waiter);
+        let holder = Holder::new(waiter.mode, terms, LOCK_SLICE_MS, self.next_fence(now), now);
+        self.signal(name, &waiter, Some(Grant { fence: holder.fence, until: holder.until }));
+        lock.add_holder(waiter.token, Holder { signalled: Some(waiter.process), ..holder });
+        self.touch(name);
+    }
+
+    /// Signals the process of a waiter, which learns the same from `attend_locks`.
+    fn signal(&mut self, name: &LockName, waiter: &Waiter, grant: Option<Grant>) {
+        let Waiter { process, token, .. } = waiter.clone();
+        self.claims.entry(process.clone()).or_default().insert((name.clone(), token.clone()));
+        self.signals.push(Signal { process, waiter: token, grant });
+    }
+
     /// Removes what is known of a waiter besides its entry in the lock's lists.
     pub(super) fn forget_waiter(&mut self, name: &LockName, lock: &mut Lock, waiter: &Waiter) {
         lock.places.remove(&waiter.token);
-        self.forget_claim(name, waiter);
+        self.forget_signal(name, &waiter.process, &waiter.token);
         self.waiters -= 1;
     }
 
-    fn forget_claim(&mut self, name: &LockName, waiter: &Waiter) {
-        if let Some(claims) = self.claims.get_mut(&waiter.process) {
-            claims.remove(&(name.clone(), waiter.token.clone()));
+    fn forget_signal(&mut self, name: &LockName, process: &ProcessId, token: &LockToken) {
+        if let Some(claims) = self.claims.get_mut(process) {
+            claims.remove(&(name.clone(), token.clone()));
             if claims.is_empty() {
-                self.claims.remove(&waiter.process);
+                self.claims.remove(process);
             }
         }
+    }
+
+    /// Removes a holder, if the token is one's.
+    pub(super) fn remove_holder(
+        &mut self,
+        name: &LockName,
+        lock: &mut Lock,
+        token: &LockToken,
+    ) -> Option<Holder> {
+        let holder = lock.remove_holder(token)?;
+        if let Some(process) = &holder.signalled {
+            self.forget_signal(name, process, token);
+        }
+        self.touch(name);
+        Some(holder)
+    }
+
+    /// Extends the lease of a holder, if the token is one's, and returns its end.
+    pub(super) fn extend(
+        &mut self,
+        name: &LockName,
+        lock: &mut Lock,
+        token: &LockToken,
+        ttl_ms: u64,
+        now: Micros,
+    ) -> Option<Micros> {
+        let holder = self.remove_holder(name, lock, token)?;
+        let until = lease_end(holder.hold_until, ttl_ms, now);
+        lock.add_holder(token.clone(), Holder { until, signalled: None, ..holder });
+        Some(until)
     }
 
     /// Removes a waiter with or without a claim; returns whether there was one.
@@ -117,8 +169,7 @@ impl Machine {
     }
 
     /// Whether this caller may hold the lock now. Capacity that is claimed for others is taken only
-    /// by a caller that does not insist on the order, and not from a waiter that has lost it
-    /// [`LOCK_LOSSES_MAX`] times.
+    /// by a caller that does not insist on the order, and not from a waiter that is protected.
     pub(super) fn may_hold(
         &mut self,
         name: &LockName,
@@ -143,10 +194,9 @@ impl Machine {
     fn displace(&mut self, name: &LockName, lock: &mut Lock, mode: LockMode) -> bool {
         let newest = lock.claims.iter().next_back();
         let needs_all = !matches!(mode, LockMode::Permit { .. });
-        let is_protected = |losses: u32| losses >= LOCK_LOSSES_MAX;
         let any_protected = match needs_all {
-            true => lock.claims.values().any(|claim| is_protected(claim.waiter.losses)),
-            false => newest.is_none_or(|(_, claim)| is_protected(claim.waiter.losses)),
+            true => lock.claims.values().any(|claim| claim.waiter.is_protected()),
+            false => newest.is_none_or(|(_, claim)| claim.waiter.is_protected()),
         };
         if any_protected || !lock.fits(mode, false) {
             return false;
@@ -154,7 +204,7 @@ impl Machine {
         while !lock.fits(mode, true) {
             let place = *lock.claims.keys().next_back().expect("claims are in the way");
             let mut waiter = lock.end_claim(place).expect("it was just found");
-            self.forget_claim(name, &waiter);
+            self.forget_signal(name, &waiter.process, &waiter.token);
             waiter.losses += 1;
             lock.waiters.insert(place, waiter);
         }
@@ -171,17 +221,7 @@ impl Machine {
     ) -> Fence {
         self.remove_waiter(name, lock, &command.token);
         let fence = self.next_fence(now);
-        let hold_until = command.max_hold_ms.map(|ms| now.plus_ms(ms));
-        let until = now.plus_ms(command.ttl_ms).min(hold_until.unwrap_or(Micros(u64::MAX)));
-        let holder = Holder {
-            name: command.holder.clone(),
-            mode: command.mode,
-            fence,
-            since: now,
-            until,
-            hold_until,
-            lock_delay_ms: command.lock_delay_ms,
-        };
+        let holder = Holder::new(command.mode, Terms::of(command), command.ttl_ms, fence, now);
         lock.add_holder(command.token.clone(), holder);
         self.touch(name);
         fence

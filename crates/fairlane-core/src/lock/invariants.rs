@@ -16,7 +16,8 @@ impl Machine {
             waiters += lock.places.len() as u64;
             let claimed = lock.claims.values().map(|claim| &claim.waiter);
             claims.extend(claimed.map(|waiter| (&waiter.process, name, &waiter.token)));
-            for holder in lock.holders.values() {
+            for (token, holder) in &lock.holders {
+                claims.extend(holder.signalled.as_ref().map(|process| (process, name, token)));
                 ensure(holder.fence <= self.fence, || format!("{name}: a fence beyond the last"))?;
                 ensure(fences.insert(holder.fence), || format!("{name}: two holders have {}", holder.fence))?;
             }
@@ -26,7 +27,7 @@ impl Machine {
             .claims
             .iter()
             .flat_map(|(process, claims)| claims.iter().map(move |(name, token)| (process, name, token)));
-        ensure(listed.collect::<BTreeSet<_>>() == claims, || "claims by process differ".into())?;
+        ensure(listed.collect::<BTreeSet<_>>() == claims, || "signals by process differ".into())?;
         let entry = |(name, lock): (&LockName, &Lock)| lock.deadline.map(|at| (at, name.clone()));
         let deadlines: BTreeSet<_> = self.locks.iter().filter_map(entry).collect();
         ensure(deadlines == self.deadlines, || "deadlines differ".into())?;

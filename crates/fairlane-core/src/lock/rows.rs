@@ -164,6 +164,8 @@ impl LockHolderRow {
             until: self.until,
             hold_until: self.hold_until,
             lock_delay_ms: self.lock_delay_ms,
+            // A waiter that the lock was granted to renews it, or acquires it by trying again.
+            signalled: None,
         };
         Ok((
             LockName::new(&self.name).map_err(damaged)?,

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::AcquireLock;
+use crate::limits::{LOCK_LOSSES_MAX, LOCK_SLICE_MS};
 use crate::names::{HolderName, LockToken, ProcessId};
 use crate::numbers::{Fence, Micros};
 
@@ -82,6 +84,48 @@ pub(super) struct Holder {
     pub hold_until: Option<Micros>,
     /// How long the lock stays free after the lease has run out.
     pub lock_delay_ms: u64,
+    /// The process that was signalled about a grant to its waiter, until the holder renews or acquires.
+    pub signalled: Option<ProcessId>,
+}
+
+impl Holder {
+    pub fn new(mode: LockMode, terms: Terms, ttl_ms: u64, fence: Fence, now: Micros) -> Self {
+        let hold_until = terms.max_hold_ms.map(|ms| now.plus_ms(ms));
+        Self {
+            name: terms.holder,
+            mode,
+            fence,
+            since: now,
+            until: lease_end(hold_until, ttl_ms, now),
+            hold_until,
+            lock_delay_ms: terms.lock_delay_ms,
+            signalled: None,
+        }
+    }
+}
+
+/// The end of a lease that begins now.
+pub(super) fn lease_end(hold_until: Option<Micros>, ttl_ms: u64, now: Micros) -> Micros {
+    let until = now.plus_ms(ttl_ms);
+    hold_until.map_or(until, |end| until.min(end))
+}
+
+/// What a caller wants beside the lock and its lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Terms {
+    pub holder: HolderName,
+    pub lock_delay_ms: u64,
+    pub max_hold_ms: Option<u64>,
+}
+
+impl Terms {
+    pub fn of(command: &AcquireLock) -> Self {
+        Self {
+            holder: command.holder.clone(),
+            lock_delay_ms: command.lock_delay_ms,
+            max_hold_ms: command.max_hold_ms,
+        }
+    }
 }
 
 /// A waiter.
@@ -90,8 +134,32 @@ pub(super) struct Waiter {
     pub token: LockToken,
     pub process: ProcessId,
     pub mode: LockMode,
-    /// How often a newcomer has taken the lock that was claimed for this waiter.
+    /// How often a newcomer has taken the lock that was claimed for this waiter. One that insists on the
+    /// order loses it to none.
     pub losses: u32,
+    /// On which terms the lock can be granted to it for one slice; `None` if it has to acquire.
+    pub terms: Option<Terms>,
+}
+
+impl Waiter {
+    pub fn new(command: &AcquireLock) -> Self {
+        let lasts = |ms: u64| ms >= LOCK_SLICE_MS;
+        let is_grantable = command.mode == LockMode::Exclusive
+            && lasts(command.ttl_ms)
+            && command.max_hold_ms.is_none_or(lasts);
+        Self {
+            token: command.token.clone(),
+            process: command.process.clone(),
+            mode: command.mode,
+            losses: if command.fair { LOCK_LOSSES_MAX } else { 0 },
+            terms: is_grantable.then(|| Terms::of(command)),
+        }
+    }
+
+    /// Whether no newcomer takes a lock that is claimed for this waiter.
+    pub fn is_protected(&self) -> bool {
+        self.losses >= LOCK_LOSSES_MAX
+    }
 }
 
 /// Capacity that is reserved for a waiter.
@@ -153,15 +221,6 @@ impl Lock {
         Some(holder)
     }
 
-    /// Moves the end of a holder's lease.
-    pub fn extend_holder(&mut self, token: &LockToken, until: Micros) {
-        if let Some(holder) = self.holders.get_mut(token) {
-            self.ends.remove(&(holder.until, token.clone()));
-            holder.until = until;
-            self.ends.insert((until, token.clone()));
-        }
-    }
-
     /// Adds a waiter behind all others.
     pub fn add_waiter(&mut self, waiter: Waiter) -> u64 {
         let place = self.next_place;
@@ -182,9 +241,10 @@ impl Lock {
         self.claims.remove(&place).map(|claim| claim.waiter)
     }
 
-    /// Whether the lock is reserved for a waiter.
-    pub fn has_claim(&self, token: &LockToken) -> bool {
-        self.places.get(token).is_some_and(|place| self.claims.contains_key(place))
+    /// Whether the lock is reserved for a waiter, or no other waiter without a claim is in front of it.
+    pub fn is_next(&self, token: &LockToken) -> bool {
+        let is_first = |place: &u64| self.waiters.first_key_value().is_some_and(|(first, _)| first == place);
+        self.places.get(token).is_some_and(|place| self.claims.contains_key(place) || is_first(place))
     }
 
     /// What a waiter wants of the lock.

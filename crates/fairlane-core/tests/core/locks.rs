@@ -195,8 +195,37 @@ fn a_newcomer_takes_a_reserved_lock_until_the_waiter_has_lost_often_enough() {
         assert!(is_held(&world.acquire("newcomer")), "{number}");
     }
     world.release("newcomer");
-    assert!(matches!(world.acquire("newcomer"), LockAcquired::Waiting { position: 2, .. }));
+    assert!(matches!(world.acquire("newcomer"), LockAcquired::Waiting { position: 1, .. }));
     assert!(is_held(&world.acquire("waiter")));
+}
+
+#[test]
+fn a_fair_waiter_holds_a_released_lock_for_one_slice_and_its_signal_has_the_fence() {
+    let mut world = World::new();
+    let first = world.fence(acquire("one"));
+    let fair = |token: &str| AcquireLock { fair: true, ..acquire(token) };
+    world.call(fair("two"));
+    world.call(fair("three"));
+    world.pass_ms(300);
+    world.release("one");
+    let [signal] = world.machine.take_signals().try_into().expect("one waiter is signalled");
+    let grant = signal.grant.expect("the lock is granted");
+    assert_eq!((signal.waiter, grant.until), (token_of("two"), world.now.plus_ms(LOCK_SLICE_MS)));
+    assert!(grant.fence > first);
+    let lock = world.call(InspectLock { name: name("a:b") }).0.unwrap();
+    assert_eq!((lock.holders, lock.waiters, lock.claims), (1, 1, 0));
+    assert_eq!((lock.held_by[0].holder.to_string(), lock.held_by[0].fence), ("two".into(), grant.fence));
+    assert!(matches!(world.acquire("newcomer"), LockAcquired::Waiting { position: 2, .. }));
+    // The holder uses it, and is not reported any more.
+    world.pass_ms(LOCK_SLICE_MS / 3);
+    let attend = AttendLocks { process: ProcessId::new("two").unwrap() };
+    let attended = world.call(attend.clone());
+    assert_eq!((attended.claims.len(), attended.time), (1, world.now));
+    let renew =
+        RenewLocks { locks: vec![HeldLock { name: name("a:b"), token: token_of("two"), ttl_ms: 5000 }] };
+    assert_eq!(world.call(renew).renewals, [LockRenewal::Renewed { remaining_us: 5_000_000 }]);
+    assert_eq!(world.call(attend).claims, []);
+    assert_eq!(world.fence(fair("two")), grant.fence);
 }
 
 #[test]
@@ -285,22 +314,24 @@ fn a_broken_lock_passes_on_and_its_holder_finds_out() {
 
 #[test]
 fn a_thousand_dead_waiters_delay_the_line_by_one_slice_in_all() {
-    let mut world = World::new();
-    world.call(AcquireLock { ttl_ms: 60_000, ..acquire("holder") });
-    for number in 0..1000 {
-        let process = ProcessId::new("dead").unwrap();
-        world.call(AcquireLock { process, ..acquire(&format!("d{number}")) });
+    for fair in [false, true] {
+        let mut world = World::new();
+        world.call(AcquireLock { ttl_ms: 60_000, ..acquire("holder") });
+        for number in 0..1000 {
+            let process = ProcessId::new("dead").unwrap();
+            world.call(AcquireLock { process, fair, ..acquire(&format!("d{number}")) });
+        }
+        world.acquire("alive");
+        world.release("holder");
+        assert_eq!(world.signalled(), ["d0"]);
+        let mut waited = 0;
+        while !is_held(&world.call(AcquireLock { fair: true, ..acquire("alive") })) {
+            world.pass_ms(50);
+            waited += 50;
+            world.call(SweepLocks { locks_max: 10 });
+        }
+        assert!(waited <= LOCK_SLICE_MS + 500, "{waited} ms");
     }
-    world.acquire("alive");
-    world.release("holder");
-    assert_eq!(world.signalled(), ["d0"]);
-    let mut waited = 0;
-    while !is_held(&world.call(AcquireLock { fair: true, ..acquire("alive") })) {
-        world.pass_ms(50);
-        waited += 50;
-        world.call(SweepLocks { locks_max: 10 });
-    }
-    assert!(waited <= LOCK_SLICE_MS + 500, "{waited} ms");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairlane_core::{LockToken, ProcessId};
+use fairlane_core::ProcessId;
 use reqwest::Response;
 use tokio::sync::mpsc;
 
@@ -10,7 +10,7 @@ use super::client::{self, Client};
 use super::unavailable;
 use super::wire::{self, Frames, SignalStep, Subscribe};
 use crate::engine::EngineError;
-use crate::signals::Signals;
+use crate::signals::{Signals, Woken};
 
 /// How long a server may be silent before the connection counts as lost.
 const SILENCE_MAX: Duration = Duration::from_millis(wire::HEARTBEAT_MS * wire::HEARTBEATS_MISSED_MAX as u64);
@@ -37,11 +37,12 @@ pub(super) async fn subscribe(client: &Client, process: &ProcessId) -> Result<Si
 
 /// The end of this function drops the connection. The subscriber then subscribes again, so the
 /// reason is not needed.
-async fn pass_on(mut steps: Steps, sender: &mpsc::Sender<LockToken>) {
+async fn pass_on(mut steps: Steps, sender: &mpsc::Sender<Woken>) {
     while let Ok(Some(step)) = steps.next().await {
         if let SignalStep::Signal(waiter) = step {
-            // A signal that does not fit into the buffer may be lost.
-            let _ = sender.try_send(waiter);
+            // A signal that does not fit into the buffer may be lost. A waiter that the lock was granted to
+            // acquires it, and gets that grant.
+            let _ = sender.try_send((waiter, None));
         }
     }
 }

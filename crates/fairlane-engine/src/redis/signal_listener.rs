@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use ::redis::{PushInfo, PushKind, RedisError, Value};
-use fairlane_core::kernel::Signal;
-use fairlane_core::{LockToken, ProcessId};
+use fairlane_core::kernel::{Grant, Signal};
+use fairlane_core::{Fence, LockToken, Micros, ProcessId};
 use tokio::runtime::Handle;
 
 use super::address::{Address, Line};
@@ -145,10 +145,14 @@ impl Shared {
 
 /// The signal of a message; `None` for one that is not ours.
 fn signal(data: &[Value]) -> Option<Signal> {
-    let [Value::BulkString(channel), Value::BulkString(waiter)] = data else { return None };
+    let [Value::BulkString(channel), Value::BulkString(message)] = data else { return None };
     let process = Keys::process_of(str::from_utf8(channel).ok()?)?;
-    let waiter = LockToken::from_escaped(str::from_utf8(waiter).ok()?).ok()?;
-    Some(Signal { process, waiter })
+    let mut parts = str::from_utf8(message).ok()?.split(':');
+    let waiter = LockToken::from_escaped(parts.next()?).ok()?;
+    let mut number = || parts.next()?.parse().ok();
+    let grant = number().zip(number());
+    let grant = grant.map(|(fence, until)| Grant { fence: Fence(fence), until: Micros(until) });
+    Some(Signal { process, waiter, grant })
 }
 
 /// Ends the subscription when the receiver of its signals is dropped.

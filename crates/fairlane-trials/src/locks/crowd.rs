@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fairlane::{Fairlane, LockOptions};
-use fairlane_core::lock::{LockAcquired, Reply as LockReply};
+use fairlane_core::lock::{LockAcquired, LockReleased, Reply as LockReply};
 use fairlane_core::{Command as EngineCommand, Reply, lock};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{BoxFuture, Engine, EngineError, Hooks, layer};
@@ -55,21 +55,23 @@ struct Log {
     tries: u64,
     /// The place of each token when it registered.
     places: HashMap<String, u64>,
-    /// The places in the order of grants.
-    granted: Vec<u64>,
+    /// The places in the order of releases, which is that of grants.
+    released: Vec<u64>,
 }
 
 impl Log {
     fn note(&mut self, token: Option<String>, reply: &Result<Reply, EngineError>) {
         self.commands += 1;
         let (Some(token), Ok(reply)) = (token, reply) else { return };
-        self.tries += 1;
         match reply.lock() {
-            Some(LockReply::AcquireLock(LockAcquired::Waiting { position, .. })) => {
-                self.places.entry(token).or_insert(*position);
+            Some(LockReply::AcquireLock(acquired)) => {
+                self.tries += 1;
+                if let LockAcquired::Waiting { position, .. } = acquired {
+                    self.places.entry(token).or_insert(*position);
+                }
             }
-            Some(LockReply::AcquireLock(LockAcquired::Held { .. })) => {
-                self.granted.extend(self.places.get(&token));
+            Some(LockReply::ReleaseLock(LockReleased::Released)) => {
+                self.released.extend(self.places.get(&token));
             }
             _ => {}
         }
@@ -119,8 +121,8 @@ pub async fn run(plan: &Plan) -> Report {
     tokio::time::sleep(Duration::from_secs(1)).await;
     report.subscribers_after = subscribers(&server);
     let log = log.lock().expect("no holder of the lock panics");
-    if !log.granted.is_sorted() || log.granted.len() != plan.waiters {
-        report.violations.push(format!("{} grants are not in the order of their places", log.granted.len()));
+    if !log.released.is_sorted() || log.released.len() != plan.waiters {
+        report.violations.push(format!("{} grants are not in the order of their places", log.released.len()));
     }
     report
 }
@@ -133,6 +135,7 @@ async fn logged(server: &RedisServer, log: &Arc<Mutex<Log>>) -> Fairlane {
         let log = log.clone();
         let token = match command.lock() {
             Some(lock::Command::AcquireLock(acquire)) => Some(acquire.token.to_string()),
+            Some(lock::Command::ReleaseLock(release)) => Some(release.token.to_string()),
             _ => None,
         };
         Box::pin(async move {

@@ -6,10 +6,11 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use fairlane::{Fairlane, Fence, LockGuard, LockOptions};
+use fairlane_core::limits::LOCK_SLICE_MS;
 use redis::aio::MultiplexedConnection;
 
-/// How long a lock stays held after its holder has died.
-pub const TTL: Duration = Duration::from_millis(600);
+/// How long a lock stays held after its holder has died. With less, a lock is not granted to a waiter.
+pub const TTL: Duration = Duration::from_millis(LOCK_SLICE_MS);
 /// A holder that hears nothing for this long was stopped for longer than its lease.
 const STOPPED: Duration = TTL;
 /// Locks that all processes compete for.

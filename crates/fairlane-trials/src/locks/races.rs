@@ -25,7 +25,7 @@ pub struct Report {
     pub held_at_once: u64,
     /// The waiter had registered, and the release woke it.
     pub woken: u64,
-    /// The waiter had registered, and no signal arrived.
+    /// The waiter had registered, and no signal arrived, or one without the grant of a fair waiter.
     pub lost: u64,
 }
 
@@ -61,8 +61,8 @@ async fn race(
     let (name, own) = (format!("race:{number}"), process(&format!("race-{number}")));
     let mut signals = waiter.subscribe(&own).await.expect("the server confirms");
     let mut report = Report::default();
-    let wait = AcquireLock { wait: true, ..acquire(&name, "waiter", &own) };
     for _ in 0..races {
+        let wait = AcquireLock { wait: true, fair: dice.bool(), ..acquire(&name, "waiter", &own) };
         holder.call(acquire(&name, "holder", &own)).await.expect("the server replies");
         let pauses = (dice.u32(..12), dice.u32(..12));
         let registered = async {
@@ -78,7 +78,13 @@ async fn race(
             _ => {
                 let signal = timeout(SIGNAL_LIMIT, signals.next()).await.ok().flatten();
                 let held = waiter.call(wait.clone()).await.expect("the server replies");
-                match signal.is_some() && matches!(held, LockAcquired::Held { .. }) {
+                let is_woken = match (signal, held) {
+                    (Some(signal), LockAcquired::Held { fence, .. }) => {
+                        signal.grant.map(|grant| grant.fence) == wait.fair.then_some(fence)
+                    }
+                    _ => false,
+                };
+                match is_woken {
                     true => report.woken += 1,
                     false => report.lost += 1,
                 }

@@ -44,6 +44,8 @@ pub struct Report {
     pub hop_us: f64,
     /// From the release of a guard until a waiter has its guard.
     pub hand_off_us: f64,
+    /// The same for waiters that insist on their order.
+    pub fair_hand_off_us: f64,
 }
 
 /// Measures on a server of its own. Everything runs on one thread, apart from the library's.
@@ -54,13 +56,14 @@ pub async fn run(plan: &Plan) -> Report {
     let mut connection = connect(&server).await;
     let rslock = rslock::LockManager::new(vec![server.url()]);
     let (a, b) = (open(&server).await, open(&server).await);
-    let [mut set_del, mut engines, mut guards, mut rslocks, mut hops, mut hand_offs] =
+    let [mut set_del, mut engines, mut guards, mut rslocks, mut hops, mut hand_offs, mut fair_hand_offs] =
         std::array::from_fn(|_| Times::new());
     // The first turn opens connections and loads the library, and is not counted.
     for round in 0..=plan.rounds {
         if round == 1 {
             [&mut set_del, &mut engines, &mut guards, &mut rslocks, &mut hops, &mut hand_offs]
                 .into_iter()
+                .chain([&mut fair_hand_offs])
                 .for_each(|times| *times = Times::new());
         }
         for _ in 0..plan.repetitions {
@@ -75,12 +78,14 @@ pub async fn run(plan: &Plan) -> Report {
         for _ in 0..plan.repetitions {
             rslocks.add(lock_and_unlock(&rslock).await);
         }
-        hop(&server, &mut connection, plan.repetitions / 4 + 1, &mut hops).await;
-        hand_off(&a, &b, plan.repetitions / 4 + 1, &mut hand_offs).await;
+        let repetitions = plan.repetitions / 4 + 1;
+        hop(&server, &mut connection, repetitions, &mut hops).await;
+        hand_off(&a, &b, false, repetitions, &mut hand_offs).await;
+        hand_off(&a, &b, true, repetitions, &mut fair_hand_offs).await;
     }
-    let [set_del_us, engine_us, guard_us, rslock_us, hop_us, hand_off_us] =
-        [set_del, engines, guards, rslocks, hops, hand_offs].map(|times| times.p50_us());
-    Report { set_del_us, engine_us, guard_us, rslock_us, hop_us, hand_off_us }
+    let [set_del_us, engine_us, guard_us, rslock_us, hop_us, hand_off_us, fair_hand_off_us] =
+        [set_del, engines, guards, rslocks, hops, hand_offs, fair_hand_offs].map(|times| times.p50_us());
+    Report { set_del_us, engine_us, guard_us, rslock_us, hop_us, hand_off_us, fair_hand_off_us }
 }
 
 async fn connect(server: &RedisServer) -> MultiplexedConnection {
@@ -155,8 +160,8 @@ async fn hop(
 }
 
 /// Releases a lock for which another process waits.
-async fn hand_off(a: &Fairlane, b: &Fairlane, repetitions: usize, times: &mut Times) {
-    let options = LockOptions { wait: Duration::from_secs(60), ..LockOptions::default() };
+async fn hand_off(a: &Fairlane, b: &Fairlane, fair: bool, repetitions: usize, times: &mut Times) {
+    let options = LockOptions { wait: Duration::from_secs(60), fair, ..LockOptions::default() };
     let (mut holder, mut waiter) = (a, b);
     let mut guard = holder.lock(NAME).options(options.clone()).lock().await.expect("the lock is free");
     for _ in 0..repetitions {

@@ -2,7 +2,8 @@
 //!
 //! A task of its own sends its requests, one after the other, and never cancels one, so that the
 //! release that follows an abandoned request arrives later. Deadlines are computed from the time before a
-//! request was sent, because the engine counts from a later one.
+//! request was sent, because the engine counts from a later one. A waiter that was granted the lock holds it
+//! when it reads the signal; the first renewal extends its lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,6 +144,9 @@ impl Acquisition {
                 () = self.pause(&pause, place.as_ref(), refused.as_ref()) => {}
                 () = sleep_until(give_up) => return Acquired::Denied(self.timeout(refused, failure)),
             }
+            if let Some(grant) = place.as_ref().and_then(Place::granted) {
+                return Acquired::Held(grant);
+            }
             if place.as_ref().is_some_and(Place::is_cut_off) {
                 // The runtime that was subscribed has ended. The old place must be gone first.
                 drop(place.take());
@@ -166,7 +170,7 @@ impl Acquisition {
                     }
                     let slice = Instant::now() + self.slice;
                     match refused.map(|refused| refused.changes_at) {
-                        Some(Some(at)) if at <= slice => timer::until(at, place.is_remote()).await,
+                        Some(Some(at)) if at <= slice => until_free(at, place.is_remote()).await,
                         Some(None) => tokio::time::sleep(RETRY_MIN).await,
                         Some(Some(_)) | None => sleep_until(slice).await,
                     }
@@ -189,6 +193,15 @@ impl Acquisition {
                 LockError::WaitTimeout { name, waited, blocked: refused.map(|refused| refused.by) }.into()
             }
         }
+    }
+}
+
+/// Waits for the end of another holder's lease. A remote engine is asked once more shortly before: the
+/// reply tells the end more precisely, and the machines that the last try passes through are awake.
+async fn until_free(at: Instant, is_remote: bool) {
+    match is_remote && at > Instant::now() + 2 * timer::PRECISE_FOR {
+        true => sleep_until(at - timer::PRECISE_FOR).await,
+        false => timer::until(at, is_remote).await,
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use super::client::LockClient;
 use super::deadline::Deadline;
 use super::renewals::Ticket;
-use super::{LockLost, LossReason};
+use super::{LockError, LockLost, LossReason};
 use crate::error::Error;
 use crate::fairlane::broken;
 
@@ -22,8 +22,9 @@ use crate::fairlane::broken;
 pub(super) enum End {
     /// Release the lock, and reply whether it was held until now.
     Release(oneshot::Sender<Result<bool, Error>>),
-    /// Stop renewing and leave the lock as it is; the reply is how long it is still held.
-    Detach(oneshot::Sender<Duration>),
+    /// Stop renewing and leave the lock as it is; the reply is how long it is still held, or `None` if it
+    /// was lost.
+    Detach(oneshot::Sender<Result<Option<Duration>, Error>>),
 }
 
 /// What is known about a lease.
@@ -175,13 +176,14 @@ impl LockGuard {
     /// Stops renewing, and leaves the lock to the owner of its token: another process, for instance.
     pub async fn detach(mut self) -> Result<DetachedLock, Error> {
         let remaining = match self.client.renewals().remove(&self.ticket) {
-            Some(lease) => lease.detach(),
+            Some(lease) => lease.detach(&*self.client.waiters().engine).await?,
             None => {
                 let (reply, replied) = oneshot::channel();
                 self.send(End::Detach(reply));
-                replied.await.map_err(|_| ended())?
+                replied.await.map_err(|_| ended())??
             }
         };
+        let remaining = remaining.ok_or_else(|| LockError::Lost(self.hold.taken_away()))?;
         Ok(DetachedLock { token: self.token.clone(), fence: self.hold.fence, remaining })
     }
 

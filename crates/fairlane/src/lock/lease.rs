@@ -16,10 +16,10 @@ use super::release::Release;
 use super::renewals::Renewals;
 use crate::error::Error;
 
-/// Renewals in one ttl.
-const RENEWALS_PER_TTL: u32 = 3;
-/// The part of the ttl before the end of a lease in which the lock counts as lost.
-const LOSS_MARGIN_PER_TTL: u32 = 10;
+/// Renewals in the time of one lease.
+const RENEWALS_PER_LEASE: u32 = 3;
+/// The part of a lease before its end in which the lock counts as lost.
+const LOSS_MARGIN_PER_LEASE: u32 = 10;
 /// A lease that ends this long before the longest hold was cut off by it.
 const HOLD_MARGIN: Duration = Duration::from_millis(10);
 
@@ -31,6 +31,18 @@ pub(super) struct Grant {
     pub sent: Instant,
     /// When the lease ends.
     pub deadline: Instant,
+}
+
+impl Grant {
+    /// How long the lease was at first: the ttl, or up to a slice if a signal has granted it.
+    fn length(&self, command: &AcquireLock) -> Duration {
+        self.deadline.saturating_duration_since(self.sent).min(ttl(command))
+    }
+
+    /// When the lock counts as lost unless it is renewed.
+    fn lost_at(&self, command: &AcquireLock) -> Instant {
+        self.deadline - self.length(command) / LOSS_MARGIN_PER_LEASE
+    }
 }
 
 /// The lease of a guard.
@@ -48,12 +60,12 @@ impl Lease {
     pub fn guard(command: AcquireLock, grant: Grant, mut release: Release) -> LockGuard {
         release.give_up_at(grant.deadline);
         let client = release.client().clone();
-        let lost_at = Deadline::new(lost_at(&command, grant.sent, grant.deadline));
+        let lost_at = Deadline::new(grant.lost_at(&command));
         let (state, receiver) = watch::channel(LeaseState { lost_at, lost: None });
         let (end_sender, end) = oneshot::channel();
         let AcquireLock { name, process, token, .. } = command.clone();
         let hold = LockHold { name, fence: grant.fence, process, lease: receiver };
-        let due = grant.sent + every(&command);
+        let due = grant.sent + grant.length(&command) / RENEWALS_PER_LEASE;
         let ticket = client.renewals().add(due, Self { command, grant, state, end, release });
         LockGuard::new(hold, token, client, ticket, end_sender)
     }
@@ -71,14 +83,26 @@ impl Lease {
         drop(self.release);
     }
 
-    /// Stops renewing; returns how long the lock is still held.
-    pub fn detach(mut self) -> Duration {
-        self.release.cancel();
-        self.remaining()
+    /// Stops renewing; returns how long the lock is still held, or `None` if it was lost. A lease that a
+    /// signal has granted is extended first.
+    pub async fn detach(mut self, engine: &dyn Engine) -> Result<Option<Duration>, Error> {
+        let detached = self.remaining(engine).await;
+        if matches!(detached, Ok(Some(_))) {
+            self.release.cancel();
+        }
+        detached
     }
 
-    fn remaining(&self) -> Duration {
-        self.grant.deadline.saturating_duration_since(Instant::now())
+    async fn remaining(&mut self, engine: &dyn Engine) -> Result<Option<Duration>, Error> {
+        if self.grant.length(&self.command) < ttl(&self.command) {
+            let sent = Instant::now();
+            let renewed = engine.call(renewal(&self.command)).await?;
+            let Some(LockRenewal::Renewed { remaining_us }) = renewed.renewals.first() else {
+                return Ok(None);
+            };
+            self.grant.deadline = sent + Duration::from_micros(*remaining_us);
+        }
+        Ok(Some(self.grant.deadline.saturating_duration_since(Instant::now())))
     }
 
     /// Renews the lease until its guard ends it.
@@ -94,8 +118,13 @@ impl Lease {
         self.release.give_up_at(self.grant.deadline);
         match ended {
             Ok(End::Detach(reply)) => {
+                let remaining = match renewals.engine().await {
+                    Ok(engine) => self.remaining(&**engine).await,
+                    Err(error) => Err(error.into()),
+                };
+                let is_held = matches!(remaining, Ok(Some(_)));
                 // If the caller is gone, its token is gone with it, and the lock is released.
-                if reply.send(self.remaining()).is_ok() {
+                if reply.send(remaining).is_ok() && is_held {
                     self.release.cancel();
                 }
             }
@@ -120,14 +149,9 @@ fn ttl(command: &AcquireLock) -> Duration {
     Duration::from_millis(command.ttl_ms)
 }
 
-/// The time between two renewals.
-fn every(command: &AcquireLock) -> Duration {
-    ttl(command) / RENEWALS_PER_TTL
-}
-
-/// When a lock counts as lost unless it is renewed.
-fn lost_at(command: &AcquireLock, granted: Instant, deadline: Instant) -> Instant {
-    deadline - (ttl(command) / LOSS_MARGIN_PER_TTL).min(deadline - granted)
+fn renewal(command: &AcquireLock) -> RenewLocks {
+    let AcquireLock { name, token, ttl_ms, .. } = command.clone();
+    RenewLocks { locks: vec![HeldLock { name, token, ttl_ms }] }
 }
 
 /// Renews a lock until it is lost.
@@ -137,13 +161,13 @@ async fn renew(
     state: &watch::Sender<LeaseState>,
     renewals: &Renewals,
 ) -> LossReason {
-    let every = every(command);
+    let mut every = grant.length(command) / RENEWALS_PER_LEASE;
     let held_until = command.max_hold_ms.map(|ms| grant.sent + Duration::from_millis(ms));
     let (mut planned, mut next) = (grant.sent + every, grant.sent + every);
     let mut backoff = Backoff::new(every / 10, every);
     let mut failure = None;
     loop {
-        let lost_at = lost_at(command, grant.sent, grant.deadline);
+        let lost_at = grant.lost_at(command);
         state.send_modify(|state| state.lost_at = Deadline::new(lost_at));
         sleep_until(next.min(lost_at)).await;
         let sent = Instant::now();
@@ -151,16 +175,15 @@ async fn renew(
             let is_over = held_until.is_some_and(|end| end <= grant.deadline + HOLD_MARGIN);
             return if is_over { LossReason::MaxHold } else { LossReason::NotRenewed(failure) };
         }
-        let AcquireLock { name, token, ttl_ms, .. } = command.clone();
-        let renew = RenewLocks { locks: vec![HeldLock { name, token, ttl_ms }] };
-        let renewed = async { renewals.engine().await?.call(renew).await };
+        let renewed = async { renewals.engine().await?.call(renewal(command)).await };
         let renewed = timeout_at(lost_at.min(sent + every), renewed).await;
         match renewed.map(|reply| reply.map(|renewed| renewed.renewals.first().copied())) {
             Ok(Ok(Some(LockRenewal::Renewed { remaining_us }))) => {
                 grant.deadline = sent + Duration::from_micros(remaining_us);
+                every = ttl(command) / RENEWALS_PER_LEASE;
                 planned += every;
                 (next, failure) = (planned.max(sent), None);
-                backoff.reset();
+                backoff = Backoff::new(every / 10, every);
                 continue;
             }
             Ok(Ok(Some(LockRenewal::Lost) | None)) => return LossReason::TakenAway,

@@ -307,3 +307,54 @@ async fn signal_that_was_lost_with_its_subscription_is_found_after_the_next() {
     world.until("the waiter has worked", || waiting.is_finished()).await;
     waiting.await.unwrap().unwrap();
 }
+
+/// A server `b` that waits in order for a lock that `a` holds, and what it does with it.
+async fn wait_in_order<T, W, F>(world: &World, work: W) -> (LockGuard, JoinHandle<T>)
+where
+    T: Send + 'static,
+    W: FnOnce(LockGuard) -> F + Send + 'static,
+    F: Future<Output = T> + Send,
+{
+    let (a, b) = (world.server("a"), world.server("b"));
+    let held = a.lock("nightly").lock().await.unwrap();
+    let options = LockOptions { wait: Duration::from_secs(60), fair: true, ..LockOptions::default() };
+    let lock = b.lock("nightly").options(options);
+    let waiting = tokio::spawn(async move { work(lock.lock().await.unwrap()).await });
+    world.registered(&a, "nightly", 1).await;
+    world.advance_to(100).await;
+    (held, waiting)
+}
+
+/// The signal has the fence. The first lease is short, so its renewal comes early.
+#[tokio::test(start_paused = true)]
+async fn fair_waiter_begins_without_another_command_and_renews_early() {
+    let world = World::new();
+    let has_begun = Arc::new(AtomicUsize::new(0));
+    let begins = has_begun.clone();
+    let (held, waiting) = wait_in_order(&world, |guard| async move {
+        begins.store(1, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(3000)).await;
+        (guard.fence(), guard.release().await.unwrap())
+    })
+    .await;
+    let tries = world.times("b", "acquire_lock").len();
+    let first = held.fence();
+    assert!(held.release().await.unwrap());
+    world.until("the waiter holds the lock", || has_begun.load(Ordering::SeqCst) == 1).await;
+    world.advance_to(3200).await;
+    world.until("it has released the lock", || waiting.is_finished()).await;
+    let (fence, was_held) = waiting.await.unwrap();
+    assert!(fence > first && was_held);
+    assert_eq!(world.times("b", "acquire_lock").len(), tries);
+    assert_near(&world.times("b", "renew_locks"), &[433, 2100]);
+}
+
+/// The owner of the token renews it at a third of the ttl, so it must be held for as long.
+#[tokio::test(start_paused = true)]
+async fn detached_lock_of_a_fair_waiter_is_held_for_its_ttl() {
+    let world = World::new();
+    let (held, waiting) = wait_in_order(&world, |guard| guard.detach()).await;
+    assert!(held.release().await.unwrap());
+    world.until("it is detached", || waiting.is_finished()).await;
+    assert_eq!(waiting.await.unwrap().unwrap().remaining, LockOptions::default().ttl);
+}

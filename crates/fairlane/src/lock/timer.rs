@@ -1,12 +1,16 @@
 //! Sleeps until the lease of another holder ends. Timers of the runtime have a resolution of a
-//! millisecond, which is many round trips; the last milliseconds are measured by the kernel's timer.
+//! millisecond, which is many round trips; the last milliseconds are measured by the kernel's timer, and in
+//! the last moment the thread does not sleep.
 
 use std::time::Duration;
 
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 /// How long before the end the kernel's timer takes over.
-const PRECISE_FOR: Duration = Duration::from_millis(3);
+pub(super) const PRECISE_FOR: Duration = Duration::from_millis(3);
+/// How long before the end the thread is awake: a processor that sleeps needs about as long to wake up.
+const AWAKE_FOR: Duration = Duration::from_micros(200);
 
 /// Sleeps until a point in time. `precise` needs a runtime with I/O, which an engine in another
 /// process needs as well.
@@ -16,8 +20,11 @@ pub(super) async fn until(at: Instant, precise: bool) {
     }
     sleep_until(at - PRECISE_FOR.min(at.saturating_duration_since(Instant::now()))).await;
     // Without a free file descriptor, for instance.
-    if kernel_timer(at).await.is_err() {
-        sleep_until(at).await;
+    if kernel_timer(at - AWAKE_FOR).await.is_err() {
+        return sleep_until(at).await;
+    }
+    while Instant::now() < at {
+        yield_now().await;
     }
 }
 

@@ -5,21 +5,31 @@
 //! runtime that is blocked could not use a lock either, so its waiters should lose their turn. If that
 //! runtime ends, the next try of another waiter begins a new subscription. Invariant: a waiter
 //! registers in the engine only after the subscription was confirmed, so no signal to it is lost
-//! unless the connection is; what was lost then is in the reply to the next `attend_locks`.
+//! unless the connection is; what was lost then is in the reply to the next `attend_locks`. That reply also
+//! has the time of the store, by which the end of a lease in a signal is read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use fairlane_core::kernel;
 use fairlane_core::limits::LOCK_SLICE_MS;
 use fairlane_core::lock::{AcquireLock, AttendLocks, LockAcquired, LockName};
 use fairlane_core::{LockToken, ProcessId};
 use fairlane_engine::{Backoff, Engine, EngineError, Signals};
 use tokio::sync::{Notify, watch};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+use super::deadline::StoreClock;
+use super::lease::Grant;
 
 /// The time between two `attend_locks`: two of them are sent in a slice.
 const ATTEND_EVERY: Duration = Duration::from_millis(LOCK_SLICE_MS * 7 / 20);
+
+/// The longest lease that a signal tells of.
+const SLICE: Duration = Duration::from_millis(LOCK_SLICE_MS);
+/// The shortest rest of such a lease that a waiter begins with. With less it acquires, which extends it.
+const REST_MIN: Duration = Duration::from_millis(LOCK_SLICE_MS / 2);
 
 /// The waiters of one client.
 pub(super) struct Waiters {
@@ -46,10 +56,18 @@ struct State {
 /// What wakes one waiter.
 #[derive(Default)]
 struct Wakes {
-    /// The lock is reserved for it.
+    /// The lock is reserved for it, or was granted to it.
     signal: Notify,
+    /// What was granted to it, and the clock to read the end of the lease by.
+    granted: Mutex<Option<(kernel::Grant, StoreClock)>>,
     /// It has become the first waiter of the client for its lock.
     first: Notify,
+}
+
+impl Wakes {
+    fn granted(&self) -> MutexGuard<'_, Option<(kernel::Grant, StoreClock)>> {
+        self.granted.lock().expect("no code panics while it holds this lock")
+    }
 }
 
 impl Waiters {
@@ -141,10 +159,12 @@ impl Waiters {
         let mut ticks = interval(ATTEND_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_skipped = true;
+        // A later connection may lead to another store, whose clock is another one.
+        let mut clock = None;
         loop {
             tokio::select! {
                 signal = signals.next() => match signal {
-                    Some(signal) => self.wake(&signal.waiter),
+                    Some(signal) => self.wake(&signal.waiter, signal.grant.zip(clock)),
                     None => return false,
                 },
                 _ = ticks.tick() => {
@@ -156,18 +176,23 @@ impl Waiters {
                     if is_skipped {
                         continue;
                     }
+                    let asked = StoreClock::ask();
                     let attend = self.engine.call(AttendLocks { process: self.process.clone() });
                     // Without a reply in time the next one follows.
                     if let Ok(Ok(attended)) = timeout(ATTEND_EVERY, attend).await {
-                        attended.claims.iter().for_each(|claim| self.wake(&claim.token));
+                        clock = Some(asked.at(attended.time));
+                        attended.claims.iter().for_each(|claim| self.wake(&claim.token, None));
                     }
                 }
             }
         }
     }
 
-    fn wake(&self, token: &LockToken) {
+    fn wake(&self, token: &LockToken, granted: Option<(kernel::Grant, StoreClock)>) {
         if let Some(waiter) = self.state().signals.get(token) {
+            if granted.is_some() {
+                *waiter.granted() = granted;
+            }
             waiter.signal.notify_one();
         }
     }
@@ -233,6 +258,14 @@ impl Place {
     /// Completes when the lock may be free.
     pub async fn signalled(&self) {
         self.wakes.signal.notified().await;
+    }
+
+    /// What a signal has granted to it, unless the signal was old when it was read.
+    pub fn granted(&self) -> Option<Grant> {
+        let (kernel::Grant { fence, until }, clock) = self.wakes.granted().take()?;
+        let sent = Instant::now();
+        let rest = clock.until(until).min(SLICE);
+        (rest >= REST_MIN).then(|| Grant { fence, sent, deadline: sent + rest })
     }
 
     /// Completes when it becomes the first waiter of the client for its lock.

@@ -20,6 +20,8 @@ pub const CASES: &[Case] = cases![
     released_lock_is_reserved_for_its_first_waiter_for_one_slice,
     newcomer_takes_a_reserved_lock_until_its_waiter_has_lost_often_enough,
     fair_newcomer_never_overtakes,
+    no_newcomer_takes_a_lock_from_a_fair_waiter,
+    waiter_that_was_granted_the_lock_acquires_it_with_the_same_fence,
     readers_share_a_lock_and_queue_behind_a_waiting_writer,
     writer_displaces_all_reserved_readers,
     semaphore_has_as_many_holders_as_permits,
@@ -112,7 +114,7 @@ async fn newcomer_takes_a_reserved_lock_until_its_waiter_has_lost_often_enough(l
         assert!(locks.is_had(exclusive("newcomer")).await, "{number}");
     }
     locks.release("newcomer").await;
-    assert_eq!(locks.queue_up(exclusive("newcomer")).await.0, 2);
+    assert_eq!(locks.queue_up(exclusive("newcomer")).await.0, 1, "it was granted to the waiter");
     locks.locked(exclusive("waiter")).await;
 }
 
@@ -127,6 +129,46 @@ async fn fair_newcomer_never_overtakes(locks: Subject) {
         assert!(!locks.is_had(fair("newcomer")).await);
         locks.locked(fair(&format!("t{number}"))).await;
     }
+}
+
+/// Erratum L8.
+async fn no_newcomer_takes_a_lock_from_a_fair_waiter(locks: Subject) {
+    // Less than a slice cannot be granted to a waiter, so the lock is reserved.
+    let brief = AcquireLock { ttl_ms: LOCK_SLICE_MS - 1, ..fair("two") };
+    let cut_off = AcquireLock { max_hold_ms: Some(LOCK_SLICE_MS - 1), ..fair("two") };
+    for (number, waiter) in [brief, cut_off, fair("two")].into_iter().enumerate() {
+        locks.locked(exclusive("one")).await;
+        locks.queue_up(waiter.clone()).await;
+        locks.release("one").await;
+        let is_reserved = u64::from(number < 2);
+        let lock = locks.lock().await;
+        assert_eq!((lock.claims, lock.holders), (is_reserved, 1 - is_reserved));
+        assert!(!locks.is_had(exclusive("newcomer")).await);
+        locks.locked(waiter).await;
+        locks.release("two").await;
+    }
+}
+
+/// Erratum L6.
+async fn waiter_that_was_granted_the_lock_acquires_it_with_the_same_fence(locks: Subject) {
+    let first = locks.locked(fair("one")).await;
+    locks.queue_up(AcquireLock { max_hold_ms: Some(7000), ..fair("two") }).await;
+    locks.release("one").await;
+    let lock = locks.lock().await;
+    assert_eq!((lock.holders, lock.waiters, lock.claims), (1, 0, 0));
+    let granted = &lock.held_by[0];
+    assert_eq!((granted.holder.to_string(), granted.mode), ("holder two".into(), LockMode::Exclusive));
+    assert_eq!(granted.remaining_us, LOCK_SLICE_MS * 1000);
+    assert!(granted.fence > first);
+    locks.advance_ms(LOCK_SLICE_MS - 1);
+    for passed_ms in [0, 1000] {
+        locks.advance_ms(passed_ms);
+        let remaining_us = (TTL_MS - passed_ms) * 1000;
+        let held = locks.acquire(fair("two")).await;
+        assert_eq!(held, LockAcquired::Held { fence: granted.fence, remaining_us }, "it is extended once");
+    }
+    let rest_us = (7000 - LOCK_SLICE_MS + 1 - 1000) * 1000;
+    assert_eq!(locks.renew("two", 9000).await, LockRenewal::Renewed { remaining_us: rest_us });
 }
 
 async fn readers_share_a_lock_and_queue_behind_a_waiting_writer(locks: Subject) {

@@ -11,6 +11,8 @@ pub const CASES: &[Case] = cases![
     attended_waiters_stay_and_others_leave,
     process_learns_of_claims_whose_signal_was_lost,
     claims_are_reported_by_lock_and_token,
+    process_learns_of_a_grant_until_it_is_used,
+    reply_has_the_time_of_the_store,
 ];
 
 async fn attended_waiters_stay_and_others_leave(locks: Subject) {
@@ -59,4 +61,36 @@ async fn claims_are_reported_by_lock_and_token(locks: Subject) {
         attended.claims.iter().map(|claim| (claim.name.as_str(), claim.token.escaped())).collect();
     let expected: Vec<_> = names.iter().flat_map(|name| [(*name, "y%3A"), (*name, "z")]).collect();
     assert_eq!(claims, expected);
+}
+
+/// Erratum L2.
+async fn process_learns_of_a_grant_until_it_is_used(locks: Subject) {
+    for uses in ["renews", "acquires", "releases", "loses"] {
+        locks.locked(fair("one")).await;
+        locks.queue_up(fair("two")).await;
+        locks.release("one").await;
+        // Without a waiter there is nothing to keep alive, but the signal may have been lost.
+        assert_eq!(locks.attend("two").await, ["two"], "{uses}");
+        match uses {
+            "renews" => drop(locks.renew("two", TTL_MS).await),
+            "acquires" => drop(locks.locked(fair("two")).await),
+            "releases" => drop(locks.release("two").await),
+            _ => {
+                locks.advance_ms(LOCK_SLICE_MS);
+                assert_eq!(locks.sweep_locks().await.expired, 1);
+            }
+        }
+        assert_eq!(locks.attend("two").await, [""; 0], "{uses}");
+        locks.release("two").await;
+    }
+}
+
+async fn reply_has_the_time_of_the_store(locks: Subject) {
+    let time = async || {
+        let command = AttendLocks { process: process_id("p") };
+        locks.engine.call(command).await.expect("attend_locks is answered").time
+    };
+    let before = time().await;
+    locks.advance_ms(1500);
+    assert_eq!(time().await, before.plus_ms(1500));
 }

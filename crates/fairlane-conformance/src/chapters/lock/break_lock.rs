@@ -11,6 +11,7 @@ pub const CASES: &[Case] = cases![
     broken_lock_passes_on_and_its_holder_finds_out,
     one_of_many_holders_is_named_by_its_fence,
     all_holders_lose_the_lock_without_a_fence,
+    waiter_that_was_granted_the_lock_loses_it,
 ];
 
 async fn break_lock(locks: &Subject, fence: Option<Fence>) -> u64 {
@@ -44,4 +45,16 @@ async fn all_holders_lose_the_lock_without_a_fence(locks: Subject) {
     }
     assert_eq!(break_lock(&locks, None).await, 5);
     assert_eq!(locks.find_lock("seat:1").await, None);
+}
+
+async fn waiter_that_was_granted_the_lock_loses_it(locks: Subject) {
+    locks.locked(fair("one")).await;
+    locks.queue_up(fair("two")).await;
+    locks.queue_up(fair("three")).await;
+    locks.release("one").await;
+    let granted = locks.lock().await.held_by[0].fence;
+    assert_eq!(break_lock(&locks, Some(granted)).await, 1);
+    assert_eq!(locks.renew("two", TTL_MS).await, LockRenewal::Lost);
+    assert_eq!((locks.attend("two").await, locks.attend("three").await), (vec![], vec!["three".into()]));
+    assert!(locks.locked(fair("three")).await > granted);
 }

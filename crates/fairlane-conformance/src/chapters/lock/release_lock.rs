@@ -13,6 +13,7 @@ pub const CASES: &[Case] = cases![
     release_after_the_lease_ran_out_is_reported,
     withdrawn_waiter_gets_no_signal,
     withdrawal_passes_a_reserved_lock_on,
+    waiter_that_was_granted_the_lock_passes_it_on,
 ];
 
 async fn released_lock_is_free(locks: Subject) {
@@ -71,4 +72,24 @@ async fn withdrawal_passes_a_reserved_lock_on(locks: Subject) {
     assert_eq!((locks.attend("two").await, locks.attend("three").await), (vec!["two".into()], vec![]));
     assert_eq!(locks.release("two").await, LockReleased::Withdrawn);
     assert_eq!((locks.attend("two").await, locks.attend("three").await), (vec![], vec!["three".into()]));
+}
+
+/// A caller that gives up does not know whether the lock was granted to it meanwhile.
+async fn waiter_that_was_granted_the_lock_passes_it_on(locks: Subject) {
+    let (mut two, mut three) = (locks.subscribe("two").await, locks.subscribe("three").await);
+    locks.locked(fair("one")).await;
+    locks.queue_up(fair("two")).await;
+    locks.queue_up(fair("three")).await;
+    for (holder, signals, waiter) in [("one", &mut two, "two"), ("two", &mut three, "three")] {
+        assert_eq!(locks.release(holder).await, LockReleased::Released);
+        let signal = next_signal(signals).await;
+        assert_eq!(signal.waiter, lock_token(waiter));
+        let fence = locks.lock().await.held_by[0].fence;
+        // A server tells of the waiter only.
+        assert!(signal.grant.is_none_or(|grant| grant.fence == fence));
+    }
+    assert_eq!(locks.release("two").await, LockReleased::NotHeld);
+    assert_eq!(locks.release("three").await, LockReleased::Released);
+    assert_eq!(locks.find_lock("seat:1").await, None);
+    assert_eq!(locks.sweep_locks().await.next_in_us, None);
 }

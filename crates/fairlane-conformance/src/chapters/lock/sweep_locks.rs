@@ -11,6 +11,7 @@ use crate::subject::*;
 pub const CASES: &[Case] = cases![
     lease_that_ran_out_passes_the_lock_on,
     claim_that_ran_out_passes_the_lock_on,
+    grant_that_ran_out_passes_the_lock_on_after_its_delay,
     delay_that_is_over_passes_the_lock_on,
     reply_says_when_the_next_lock_is_due,
     number_of_locks_is_bounded,
@@ -46,6 +47,22 @@ async fn claim_that_ran_out_passes_the_lock_on(locks: Subject) {
     locks.sweep_locks().await;
     assert_eq!(signalled(&mut signals, 1).await, ["three"]);
     assert_eq!(locks.lock().await.waiters, 1, "the first waiter is gone");
+}
+
+/// The waiter may have begun to work.
+async fn grant_that_ran_out_passes_the_lock_on_after_its_delay(locks: Subject) {
+    locks.locked(fair("one")).await;
+    locks.queue_up(AcquireLock { lock_delay_ms: 500, ..fair("two") }).await;
+    locks.queue_up(fair("three")).await;
+    locks.release("one").await;
+    for (ms, holders) in [(LOCK_SLICE_MS - 1, 1), (1, 0), (499, 0), (1, 1)] {
+        locks.advance_ms(ms);
+        locks.attend("three").await;
+        locks.sweep_locks().await;
+        assert_eq!(locks.lock().await.holders, holders);
+    }
+    assert_eq!(locks.renew("two", TTL_MS).await, LockRenewal::Lost);
+    locks.locked(fair("three")).await;
 }
 
 async fn delay_that_is_over_passes_the_lock_on(locks: Subject) {

@@ -13,14 +13,14 @@ use crate::names::{HolderName, LockToken, ProcessId};
 use crate::numbers::{Fence, Micros, within};
 
 /// Acquires a lock. Repeating it with the same token is safe: a holder gets its fence again, and a
-/// waiter keeps its place.
+/// waiter keeps its place. A waiter that the lock was granted to meanwhile gets the fence of that grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcquireLock {
     /// The lock.
     pub name: LockName,
     /// A random token that is used for this acquisition only. Only its owner can renew and release.
     pub token: LockToken,
-    /// The process that is signalled when the lock is reserved for this waiter.
+    /// The process that is signalled when the lock is reserved for this waiter or granted to it.
     pub process: ProcessId,
     /// The holder's name for people, such as the host and process id.
     pub holder: HolderName,
@@ -30,7 +30,8 @@ pub struct AcquireLock {
     pub ttl_ms: u64,
     /// Whether to join the waiters if the lock is not free.
     pub wait: bool,
-    /// Whether to leave the lock to waiters that it is reserved for.
+    /// Whether to leave the lock to waiters that it is reserved for, and as a waiter to leave it to no
+    /// newcomer.
     pub fair: bool,
     /// How long the lock stays free after this holder's lease has run out without a release.
     pub lock_delay_ms: u64,
@@ -125,7 +126,7 @@ impl Machine {
             self.store(name, lock, now);
             return reply;
         };
-        if !lock.has_claim(&command.token) {
+        if !lock.is_next(&command.token) {
             // Waiters that are next come before the caller.
             self.claim_for_waiters(name, &mut lock, now);
         }
@@ -137,7 +138,11 @@ impl Machine {
     fn acquire_from(&mut self, lock: &mut Lock, command: &AcquireLock, now: Micros) -> LockAcquired {
         let wanted = command.mode.kind();
         if let Some(holder) = lock.holders.get(&command.token) {
-            return held(lock, command, holder.fence, now);
+            let (fence, is_new) = (holder.fence, holder.signalled.is_some());
+            if is_new {
+                self.extend(&command.name, lock, &command.token, command.ttl_ms, now);
+            }
+            return held(lock, command, fence, now);
         }
         if lock.is_unused() {
             lock.kind = wanted;
@@ -161,12 +166,7 @@ impl Machine {
         self.attend(&command.process, now);
         let place = lock.places.get(&command.token).copied().unwrap_or_else(|| {
             self.waiters += 1;
-            lock.add_waiter(Waiter {
-                token: command.token.clone(),
-                process: command.process.clone(),
-                mode: command.mode,
-                losses: 0,
-            })
+            lock.add_waiter(Waiter::new(command))
         });
         let fronts = [lock.claims.keys().next(), lock.waiters.keys().next()];
         let first = fronts.into_iter().flatten().min().copied().unwrap_or(place);

@@ -1,5 +1,5 @@
-//! `attend_locks`: keeps the waiters of a process alive, and reports locks that are reserved for
-//! them.
+//! `attend_locks`: keeps the waiters of a process alive, and reports locks that are reserved for them
+//! or were granted to them.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,12 +19,15 @@ pub struct AttendLocks {
 /// The reply to [`AttendLocks`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocksAttended {
-    /// Locks that are reserved for waiters of the process; the signals about them may have been
-    /// lost.
+    /// Locks that are reserved for waiters of the process, or were granted to them and not renewed since;
+    /// the signals about them may have been lost.
     pub claims: Vec<LockClaim>,
+    /// The time of the store. A process compares it with the ends of leases in its signals, and with no
+    /// clock of its own.
+    pub time: Micros,
 }
 
-/// A lock that is reserved for a waiter.
+/// A lock that is reserved for a waiter or was granted to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockClaim {
     /// The lock.
@@ -57,6 +60,6 @@ impl Machine {
         let own = self.claims.get(process).into_iter().flatten().take(ATTEND_CLAIMS_MAX);
         let claim =
             |(name, token): &(LockName, LockToken)| LockClaim { name: name.clone(), token: token.clone() };
-        LocksAttended { claims: own.map(claim).collect() }
+        LocksAttended { claims: own.map(claim).collect(), time: now }
     }
 }

@@ -45,8 +45,7 @@ impl Machine {
         let meant = lock.holders.iter().filter(|(_, holder)| is_meant(holder.fence));
         let tokens: Vec<_> = meant.map(|(token, _)| token.clone()).collect();
         for token in &tokens {
-            lock.remove_holder(token);
-            self.touch(&command.name);
+            self.remove_holder(&command.name, &mut lock, token);
         }
         self.store(&command.name, lock, now);
         LockBroken { holders: tokens.len() as u64 }

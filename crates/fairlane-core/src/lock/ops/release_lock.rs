@@ -46,8 +46,7 @@ impl Operation for ReleaseLock {
 impl Machine {
     fn release_lock(&mut self, command: &ReleaseLock, now: Micros) -> LockReleased {
         let Some(mut lock) = self.take_lock(&command.name, now) else { return LockReleased::NotHeld };
-        let released = if lock.remove_holder(&command.token).is_some() {
-            self.touch(&command.name);
+        let released = if self.remove_holder(&command.name, &mut lock, &command.token).is_some() {
             LockReleased::Released
         } else if self.remove_waiter(&command.name, &mut lock, &command.token) {
             LockReleased::Withdrawn

@@ -86,14 +86,8 @@ impl Operation for RenewLocks {
 impl Machine {
     fn renew_lock(&mut self, held: &HeldLock, now: Micros) -> LockRenewal {
         let Some(mut lock) = self.take_lock(&held.name, now) else { return LockRenewal::Lost };
-        let renewal = match lock.holders.get(&held.token) {
-            Some(holder) => {
-                let until = now.plus_ms(held.ttl_ms);
-                let until = holder.hold_until.map_or(until, |end| until.min(end));
-                lock.extend_holder(&held.token, until);
-                self.touch(&held.name);
-                LockRenewal::Renewed { remaining_us: until.since(now) }
-            }
+        let renewal = match self.extend(&held.name, &mut lock, &held.token, held.ttl_ms, now) {
+            Some(until) => LockRenewal::Renewed { remaining_us: until.since(now) },
             None => LockRenewal::Lost,
         };
         self.store(&held.name, lock, now);

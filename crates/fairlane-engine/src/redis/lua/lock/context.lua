@@ -44,9 +44,10 @@ local function is_tagged(cx)
   return sub(cx.prefix, -4) == '{0}:'
 end
 
--- Signals a waiter. A message that the user may not publish is lost, as one without a subscriber is.
-function lock.signal(cx, process, token)
-  try(is_tagged(cx) and 'SPUBLISH' or 'PUBLISH', 'lock:release:{0}:' .. process, token)
+-- Signals a process: a waiter's token, and for a grant token:fence:end. A message that the user may not
+-- publish is lost, as one without a subscriber is.
+function lock.signal(cx, process, message)
+  try(is_tagged(cx) and 'SPUBLISH' or 'PUBLISH', 'lock:release:{0}:' .. process, message)
 end
 
 -- Tells other programs of a release, on one server.

@@ -20,8 +20,21 @@ local function end_claims(cx, state)
   end
 end
 
--- Reserves free capacity for the longest run of waiters from the front that fits, and removes those
--- whose process is gone. Returns whether a step limit was reached.
+local function is_protected(waiter)
+  return waiter.losses >= LOCK_LOSSES_MAX
+end
+
+-- Makes the first waiter the holder for one slice. Its first renewal extends the lease.
+local function grant_to_first(cx, state, first)
+  lock.remove_waiter(cx, state, first)
+  first.ttl_ms = LOCK_SLICE_US / 1000
+  local holder = lock.grant(cx, state, first)
+  holder.signalled = first.process
+  lock.signal_waiter(cx, state, first, format('%s:%d:%d', first.token, holder.fence, holder.ends))
+end
+
+-- Passes free capacity to the longest run of waiters from the front that fits, and removes those whose
+-- process is gone. Returns whether a step limit was reached.
 function lock.claim_for_waiters(cx, state)
   if cx.now < state.delay then return false end
   for _ = 1, LOCK_STEP_WAITERS_MAX do
@@ -30,7 +43,8 @@ function lock.claim_for_waiters(cx, state)
     if not lock.is_alive(cx, first.process) then
       lock.remove_waiter(cx, state, first)
     elseif lock.fits(state, first.mode, true) then
-      lock.claim(cx, state, first)
+      local pass = is_protected(first) and first.holder and grant_to_first or lock.claim
+      pass(cx, state, first)
       if state.kind == 'exclusive' then return false end
     else
       return false
@@ -73,10 +87,6 @@ function lock.store(cx, state)
   call('ZADD', cx.locks .. 'lock-deadlines', text(must_continue and cx.now or lock.next_deadline(state)), state.name)
 end
 
-local function is_protected(waiter)
-  return waiter.losses >= LOCK_LOSSES_MAX
-end
-
 local function any_protected(state)
   for _, token in ipairs(call('ZRANGE', lock.claims_key(state), 0, -1)) do
     if is_protected(lock.waiter(state, token)) then return true end
@@ -86,14 +96,14 @@ end
 
 -- Makes room by returning claimed waiters to their places, last first. Changes nothing if that does not
 -- make enough room.
-local function make_room(cx, state, mode)
+local function make_room(state, mode)
   if mode == 'permit' then
     if lock.claims(state) == 0 or is_protected(lock.edge_claim(state, -1)) then return false end
   elseif any_protected(state) then
     return false
   end
   if not lock.fits(state, mode, false) then return false end
-  while not lock.fits(state, mode, true) do lock.displace(cx, state, lock.edge_claim(state, -1)) end
+  while not lock.fits(state, mode, true) do lock.displace(state, lock.edge_claim(state, -1)) end
   return true
 end
 
@@ -102,10 +112,10 @@ function lock.may_hold(cx, state, waiter, mode, fair)
   if waiter and waiter.claim_ends > 0 then return true end
   local first = lock.first_waiting(state)
   if cx.now < state.delay or first and not (waiter and waiter.token == first.token) then return false end
-  return lock.fits(state, mode, true) or not fair and make_room(cx, state, mode)
+  return lock.fits(state, mode, true) or not fair and make_room(state, mode)
 end
 
--- Makes the caller a holder.
+-- Makes the caller or a waiter a holder.
 function lock.grant(cx, state, command)
   state.fence = max(lock.last_fence(cx) + 1, cx.now)
   local ends, hold_ends = cx.now + command.ttl_ms * 1000, command.hold_ms * 1000

@@ -1,21 +1,25 @@
 -- One lock and its holders. The row of a lock is the text kind:delay:next:waiters:holder, where `delay`
 -- is the time until which it stays free, `next` the next place of a waiter and `waiters` their number.
 -- The holder of an exclusive lock stands in the row. Other locks have a hash of holders by token, and
--- `lock-ends:<name>` has their tokens by the end of their leases.
+-- `lock-ends:<name>` has their tokens by the end of their leases. A holder that was granted the lock as a
+-- waiter has the process that was signalled at its end, until it renews or acquires.
 
-local ROW, HOLDER = '^([^:]+):(%d+):(%d+):(%d+):(.*)$', '^([^:]+):(%d+):(%d+):(%d+):(%d+):(%d+):(%a+):(.*)$'
+local ROW = '^([^:]+):(%d+):(%d+):(%d+):(.*)$'
+local HOLDER = '^([^:]+):(%d+):(%d+):(%d+):(%d+):(%d+):(%a+):([^:]*):?(.*)$'
 
 local function parse_holder(record)
-  local token, fence, since, ends, hold_ends, delay_ms, mode, name = match(record, HOLDER)
+  local token, fence, since, ends, hold_ends, delay_ms, mode, name, signalled = match(record, HOLDER)
   return {
     token = token, fence = tonumber(fence), since = tonumber(since), ends = tonumber(ends),
     hold_ends = tonumber(hold_ends), delay_ms = tonumber(delay_ms), mode = mode, name = name,
+    signalled = signalled ~= '' and signalled or nil,
   }
 end
 
 local function holder_text(holder)
-  return format('%s:%d:%d:%d:%d:%d:%s:%s', holder.token, holder.fence, holder.since, holder.ends, holder.hold_ends,
-    holder.delay_ms, holder.mode, holder.name)
+  local record = format('%s:%d:%d:%d:%d:%d:%s:%s', holder.token, holder.fence, holder.since, holder.ends,
+    holder.hold_ends, holder.delay_ms, holder.mode, holder.name)
+  return holder.signalled and record .. ':' .. holder.signalled or record
 end
 
 -- A lock without holders and waiters.
@@ -79,6 +83,7 @@ function lock.write_holder(state, holder)
 end
 
 function lock.remove_holder(state, holder)
+  if holder.signalled then lock.forget_signal(state, holder.signalled, holder.token) end
   if is_exclusive(state) then
     -- While it was held there were no claims.
     state.only, state.claim_count = nil, 0
@@ -87,6 +92,14 @@ function lock.remove_holder(state, holder)
   call('HDEL', lock.holders_key(state), holder.token)
   call('ZREM', lock.ends_key(state), holder.token)
   if state.count then state.count = state.count - 1 end
+end
+
+-- Extends the lease of a holder.
+function lock.extend(cx, state, holder, ttl_ms)
+  if holder.signalled then lock.forget_signal(state, holder.signalled, holder.token) end
+  holder.ends, holder.signalled = cx.now + ttl_ms * 1000, nil
+  if holder.hold_ends > 0 then holder.ends = min(holder.ends, holder.hold_ends) end
+  lock.write_holder(state, holder)
 end
 
 -- Whether a holder of this mode fits beside the holders and, if `beside_claims`, the claims.

@@ -1,7 +1,10 @@
 -- Waiters and claims. `lock-waiters:<name>` has every waiter by its token; `lock-waiting:<name>` and
 -- `lock-claims:<name>` have the tokens of those without and with a claim by their place. Every place
--- with a claim is in front of every place without. `lock-process:<process>` has the claims of a
--- process.
+-- with a claim is in front of every place without. A waiter that the lock can be granted to for one slice
+-- has the terms of its hold at its end: the delay, the longest hold (0: none) and the holder.
+-- `lock-process:<process>` has the claims of a process, and its grants that were not renewed yet.
+
+local WAITER = '^(%d+):(%d+):(%d+):(%a+):([^:]*):?(%d*):?(%d*):?(.*)$'
 
 local function waiters_key(state)
   return state.prefix .. 'lock-waiters:' .. state.name
@@ -16,7 +19,9 @@ function lock.claims_key(state)
 end
 
 local function waiter_text(waiter)
-  return format('%d:%d:%d:%s:%s', waiter.place, waiter.claim_ends, waiter.losses, waiter.mode, waiter.process)
+  local record = format('%d:%d:%d:%s:%s', waiter.place, waiter.claim_ends, waiter.losses, waiter.mode, waiter.process)
+  if not waiter.holder then return record end
+  return format('%s:%d:%d:%s', record, waiter.delay_ms, waiter.hold_ms, waiter.holder)
 end
 
 function lock.waiter(state, token)
@@ -24,10 +29,10 @@ function lock.waiter(state, token)
   if state.claimed and state.claimed.token == token then return state.claimed end
   local record = call('HGET', waiters_key(state), token)
   if not record then return nil end
-  local place, claim_ends, losses, mode, process = match(record, '^(%d+):(%d+):(%d+):(%a+):(.*)$')
+  local place, claim_ends, losses, mode, process, delay_ms, hold_ms, holder = match(record, WAITER)
   return {
     token = token, place = tonumber(place), claim_ends = tonumber(claim_ends), losses = tonumber(losses),
-    mode = mode, process = process,
+    mode = mode, process = process, delay_ms = delay_ms, hold_ms = hold_ms, holder = holder ~= '' and holder or nil,
   }
 end
 
@@ -36,6 +41,11 @@ function lock.first_waiting(state)
   if state.waiters == 0 then return nil end
   local token = call('ZRANGE', waiting_key(state), 0, 0)[1]
   return token and lock.waiter(state, token)
+end
+
+-- Whether the lock is reserved for a waiter, or no other waiter without a claim is in front of it.
+function lock.is_next(state, waiter)
+  return waiter.claim_ends > 0 or call('ZRANGE', waiting_key(state), 0, 0)[1] == waiter.token
 end
 
 -- The number of claims. An exclusive lock has one at most, which is kept in `state.claimed`, and none
@@ -55,13 +65,23 @@ function lock.edge_claim(state, at)
   return state.claimed or lock.waiter(state, call('ZRANGE', lock.claims_key(state), at, at)[1])
 end
 
-local function claim_member(state, waiter)
-  return state.name .. '\n' .. waiter.token
+local function process_key(state, process)
+  return state.prefix .. 'lock-process:' .. process
+end
+
+-- Signals a waiter, whose process learns the same from `attend_locks`.
+function lock.signal_waiter(cx, state, waiter, message)
+  call('ZADD', process_key(state, waiter.process), 0, state.name .. '\n' .. waiter.token)
+  lock.signal(cx, waiter.process, message)
+end
+
+function lock.forget_signal(state, process, token)
+  call('ZREM', process_key(state, process), state.name .. '\n' .. token)
 end
 
 -- Adds a waiter behind all others.
 function lock.add_waiter(cx, state, waiter)
-  waiter.place, waiter.claim_ends, waiter.losses = state.next, 0, 0
+  waiter.place, waiter.claim_ends = state.next, 0
   state.next, state.waiters = state.next + 1, state.waiters + 1
   lock.count_waiters(cx, 1)
   call('HSET', waiters_key(state), waiter.token, waiter_text(waiter))
@@ -76,19 +96,18 @@ function lock.claim(cx, state, waiter)
   call('ZREM', waiting_key(state), waiter.token)
   call('ZADD', lock.claims_key(state), text(waiter.place), waiter.token)
   call('HSET', waiters_key(state), waiter.token, waiter_text(waiter))
-  call('ZADD', cx.locks .. 'lock-process:' .. waiter.process, 0, claim_member(state, waiter))
-  lock.signal(cx, waiter.process, waiter.token)
+  lock.signal_waiter(cx, state, waiter, waiter.token)
 end
 
-local function end_claim(cx, state, waiter)
+local function end_claim(state, waiter)
   state.claim_count, state.claimed = lock.claims(state) - 1, nil
   call('ZREM', lock.claims_key(state), waiter.token)
-  call('ZREM', cx.locks .. 'lock-process:' .. waiter.process, claim_member(state, waiter))
+  lock.forget_signal(state, waiter.process, waiter.token)
 end
 
 -- Returns a waiter whose claim was taken to its place.
-function lock.displace(cx, state, waiter)
-  end_claim(cx, state, waiter)
+function lock.displace(state, waiter)
+  end_claim(state, waiter)
   waiter.claim_ends, waiter.losses = 0, waiter.losses + 1
   call('ZADD', waiting_key(state), text(waiter.place), waiter.token)
   call('HSET', waiters_key(state), waiter.token, waiter_text(waiter))
@@ -96,7 +115,7 @@ end
 
 function lock.remove_waiter(cx, state, waiter)
   if waiter.claim_ends > 0 then
-    end_claim(cx, state, waiter)
+    end_claim(state, waiter)
   else
     call('ZREM', waiting_key(state), waiter.token)
   end

@@ -9,11 +9,27 @@ local function held(cx, holder)
   return format('%d:%d', holder.fence, max(holder.ends - cx.now, 0))
 end
 
+local function lasts(ms)
+  return ms * 1000 >= LOCK_SLICE_US
+end
+
+-- A waiter, with the terms of its hold if the lock can be granted to it for one slice.
+local function new_waiter(command)
+  local waiter = {
+    token = command.token, process = command.process, mode = command.mode,
+    losses = command.fair and LOCK_LOSSES_MAX or 0,
+  }
+  if command.mode == 'exclusive' and lasts(command.ttl_ms) and (command.hold_ms == '0' or lasts(command.hold_ms)) then
+    waiter.delay_ms, waiter.hold_ms, waiter.holder = command.delay_ms, command.hold_ms, command.holder
+  end
+  return waiter
+end
+
 local function wait(cx, state, command, waiter)
   if not waiter and lock.all_waiters(cx) >= LOCK_WAITERS_MAX then return {Refused = 'TooManyWaiters'} end
   lock.attend(cx, command.process)
   if not waiter then
-    waiter = {token = command.token, process = command.process, mode = command.mode}
+    waiter = new_waiter(command)
     lock.add_waiter(cx, state, waiter)
   end
   local first = lock.claims(state) > 0 and lock.edge_claim(state, 0) or lock.first_waiting(state)
@@ -22,13 +38,17 @@ end
 
 local function acquire_from(cx, state, command)
   local waiter = lock.waiter(state, command.token)
-  if not (waiter and waiter.claim_ends > 0) then
+  if not (waiter and lock.is_next(state, waiter)) then
     -- Waiters that are next come before the caller.
     lock.claim_for_waiters(cx, state)
     waiter = waiter and lock.waiter(state, command.token)
   end
   local holder = lock.holder(state, command.token)
-  if holder then return held(cx, holder) end
+  if holder then
+    -- The lock was granted to it as a waiter.
+    if holder.signalled then lock.extend(cx, state, holder, command.ttl_ms) end
+    return held(cx, holder)
+  end
   local mode, kind = command.mode, command.kind
   if lock.holders(state) == 0 and state.waiters == 0 then
     state.kind, state.count = kind, nil

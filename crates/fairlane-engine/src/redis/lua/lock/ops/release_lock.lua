@@ -3,8 +3,9 @@
 -- Key: the partition. Arguments: the time; the name; the token.
 -- Replies R (released), W (withdrawn) or N (not held).
 
--- The row of an exclusive lock without waiters: the token of its holder and the end of the lease.
-local ALONE = '^exclusive:0:%d+:0:([^:]+):%d+:%d+:(%d+):'
+-- The row of an exclusive lock without waiters, whose holder was not a waiter or has renewed it: the token
+-- of the holder and the end of the lease.
+local ALONE = '^exclusive:0:%d+:0:([^:]+):%d+:%d+:(%d+):%d+:%d+:%a+:[^:]*$'
 
 -- Removes an exclusive lock that the caller holds and that has no waiters, without a table for it: this is
 -- what most calls do. Returns whether it was one.

@@ -7,9 +7,7 @@ local function renew(cx, wanted)
   if not state then return 'Lost' end
   local holder, renewal = lock.holder(state, wanted.token), 'Lost'
   if holder then
-    holder.ends = cx.now + wanted.ttl_ms * 1000
-    if holder.hold_ends > 0 then holder.ends = min(holder.ends, holder.hold_ends) end
-    lock.write_holder(state, holder)
+    lock.extend(cx, state, holder, wanted.ttl_ms)
     renewal = {Renewed = {remaining_us = max(holder.ends - cx.now, 0)}}
   end
   lock.store(cx, state)
