@@ -63,7 +63,9 @@ fn cure(error: &dyn DatabaseError) -> Option<&'static str> {
             Some("name a direct address for producers, or upgrade PgBouncer to 1.21 or newer")
         }
         "23514" => Some("a job needs a group and a type, both strings"),
-        "57014" => Some("run `fairlane outbox migrate` if it was not run with this version, or look for locks"),
+        "57014" => {
+            Some("run `fairlane outbox migrate` if it was not run with this version, or look for locks")
+        }
         "22P05" => Some("JSON in PostgreSQL has no \\u0000; send the payload as payload_base64"),
         _ => None,
     }
