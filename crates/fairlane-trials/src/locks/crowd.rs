@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fairlane::{Fairlane, LockOptions};
-use fairlane_core::lock::{LockAcquired, LockReleased, Reply as LockReply};
+use fairlane_core::lock::{LockAcquired, Reply as LockReply};
 use fairlane_core::{Command as EngineCommand, Reply, lock};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
-use fairlane_engine::{BoxFuture, Engine, EngineError, Hooks, layer};
+use fairlane_engine::{BoxFuture, Engine, Hooks, layer};
 use fairlane_testkit::process::Process;
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use tokio::task::JoinSet;
@@ -55,25 +55,30 @@ struct Log {
     tries: u64,
     /// The place of each token when it registered.
     places: HashMap<String, u64>,
-    /// The places in the order of releases, which is that of grants.
+    /// The places in the order in which releases were sent, which is that of grants.
     released: Vec<u64>,
 }
 
 impl Log {
-    fn note(&mut self, token: Option<String>, reply: &Result<Reply, EngineError>) {
+    /// Notes a command before it is sent, and returns the token that is to be acquired.
+    fn note_command(&mut self, command: &EngineCommand) -> Option<String> {
         self.commands += 1;
-        let (Some(token), Ok(reply)) = (token, reply) else { return };
-        match reply.lock() {
-            Some(LockReply::AcquireLock(acquired)) => {
+        match command.lock()? {
+            lock::Command::AcquireLock(acquire) => {
                 self.tries += 1;
-                if let LockAcquired::Waiting { position, .. } = acquired {
-                    self.places.entry(token).or_insert(*position);
-                }
+                Some(acquire.token.to_string())
             }
-            Some(LockReply::ReleaseLock(LockReleased::Released)) => {
-                self.released.extend(self.places.get(&token));
+            lock::Command::ReleaseLock(release) => {
+                self.released.extend(self.places.get(&release.token.to_string()));
+                None
             }
-            _ => {}
+            _ => None,
+        }
+    }
+
+    fn note_reply(&mut self, token: String, reply: &Reply) {
+        if let Some(LockReply::AcquireLock(LockAcquired::Waiting { position, .. })) = reply.lock() {
+            self.places.entry(token).or_insert(*position);
         }
     }
 }
@@ -133,14 +138,12 @@ async fn logged(server: &RedisServer, log: &Arc<Mutex<Log>>) -> Fairlane {
     let log = log.clone();
     let submit = move |engine: Arc<dyn Engine>, command: EngineCommand| -> BoxFuture<'static, _> {
         let log = log.clone();
-        let token = match command.lock() {
-            Some(lock::Command::AcquireLock(acquire)) => Some(acquire.token.to_string()),
-            Some(lock::Command::ReleaseLock(release)) => Some(release.token.to_string()),
-            _ => None,
-        };
+        let token = log.lock().expect("no holder of the lock panics").note_command(&command);
         Box::pin(async move {
             let reply = engine.submit(command).await;
-            log.lock().expect("no holder of the lock panics").note(token, &reply);
+            if let (Some(token), Ok(reply)) = (token, &reply) {
+                log.lock().expect("no holder of the lock panics").note_reply(token, reply);
+            }
             reply
         })
     };
