@@ -89,7 +89,11 @@ fn counterparts(text: &str) -> Vec<Row<'_>> {
     let table =
         lines.skip_while(|(_, cells)| !cells.as_ref().is_some_and(|cells| cells.ends_with(&[COUNTERPART])));
     let rows = table.skip(2).map_while(|(line, cells)| Some((line, cells?)));
-    rows.filter_map(|(line, cells)| Some(Row { id: cells.first()?, line, met_by: cells.last()? })).collect()
+    let rows = rows.filter_map(|(line, cells)| match cells[..] {
+        [id, .., met_by] => Some(Row { id, line, met_by }),
+        _ => None,
+    });
+    rows.collect()
 }
 
 fn is_id(text: &str) -> bool {
