@@ -65,12 +65,15 @@ pub(crate) struct OutboxReader {
     state: watch::Sender<State>,
 }
 
+/// The result of a reading.
+type Outcome = Result<Arc<OutboxView>, Arc<str>>;
+
 #[derive(Clone, Default)]
 struct State {
     /// Whether the database is being read.
     is_reading: bool,
     /// The latest reading and when it ended.
-    latest: Option<(Instant, Result<Arc<OutboxView>, Arc<str>>)>,
+    latest: Option<(Instant, Outcome)>,
     /// When the database was read last.
     read_at: Option<Micros>,
 }
