@@ -65,7 +65,7 @@ pub(crate) struct OutboxReader {
     state: watch::Sender<State>,
 }
 
-/// What a reading found; an error is in words.
+/// The result of a reading.
 type Outcome = Result<Arc<OutboxView>, Arc<str>>;
 
 #[derive(Clone, Default)]
