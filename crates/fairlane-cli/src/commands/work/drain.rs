@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    const GROUPS: usize = 300;
+    const GROUPS: usize = 120;
 
     /// Checks that are seen while the job runs; the last ones come at the longest pause.
     const CHECKS: usize = 8;
