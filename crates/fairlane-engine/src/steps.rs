@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(length(200, 3, 50), 150);
         assert_eq!(length(200, 3, 100), 200);
         assert_eq!(length(200, 500, 1), STEP_GROUPS);
-        assert_eq!(length(200, STEP_GROUPS + 1, 2), 200);
+        assert_eq!(length(STEP_GROUPS, STEP_GROUPS + 1, 2), STEP_GROUPS);
         assert_eq!(length(500, STEP_GROUPS + 1, 2), 2 * STEP_GROUPS);
     }
 

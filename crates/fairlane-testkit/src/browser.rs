@@ -183,12 +183,19 @@ impl WebDriverCompatibleCommand for Extension {
 /// Starts chromedriver on a free port, which it prints.
 async fn start_driver(folder: &TempDir) -> (Process, SocketAddr) {
     let output = folder.path().join("chromedriver");
-    let mut command = Command::new("chromedriver");
-    command.arg("--port=0").stdin(Stdio::null()).stderr(Stdio::null());
-    command.stdout(File::create(&output).expect("a temporary folder can be written"));
-    let driver = Process::start(&mut command);
+    let launch = || {
+        let mut command = Command::new("chromedriver");
+        command.arg("--port=0").stdin(Stdio::null()).stderr(Stdio::null());
+        command.stdout(File::create(&output).expect("a temporary folder can be written"));
+        Process::start(&mut command)
+    };
+    let mut driver = launch();
     let port = eventually(async || {
         let text = std::fs::read_to_string(&output).expect("the file was created");
+        // It chooses a port that is free for IPv6, and exits if another process has it for IPv4.
+        if text.contains("port not available") {
+            driver = launch();
+        }
         let port = text.rsplit_once("on port ").and_then(|(_, rest)| rest.trim().strip_suffix('.'));
         port.and_then(|port| port.parse::<u16>().ok()).ok_or(text)
     })

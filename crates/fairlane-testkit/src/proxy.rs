@@ -173,21 +173,20 @@ async fn pass_replies(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::{RedisServer, ServerOptions};
+    use crate::redis::{RedisServer, ServerOptions, connect};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_command_whose_reply_is_cut_off_has_been_carried_out() {
         let server = RedisServer::start(ServerOptions::default());
         let proxy = Proxy::start(server.port()).await;
-        let client = redis::Client::open(proxy.url()).expect("an address");
-        let mut connection = client.get_multiplexed_async_connection().await.expect("a connection");
+        let mut connection = connect(&proxy.url()).await;
         let set = |value: &str| redis::cmd("SET").arg("key").arg(value).to_owned();
         set("1").query_async::<()>(&mut connection).await.expect("it passes");
         proxy.cut_before_reply(1);
         set("2").query_async::<()>(&mut connection).await.expect("it still passes");
         set("3").query_async::<()>(&mut connection).await.expect_err("its reply is cut off");
         assert_eq!((server.command(&["GET", "key"]).as_str(), proxy.cuts()), ("3", 1));
-        let mut another = client.get_multiplexed_async_connection().await.expect("the proxy accepts again");
+        let mut another = connect(&proxy.url()).await;
         set("4").query_async::<()>(&mut another).await.expect("it passes");
         proxy.cut_all();
         set("5").query_async::<()>(&mut another).await.expect_err("every connection was cut");

@@ -241,6 +241,15 @@ impl Setup {
     }
 }
 
+/// A connection to a server that runs. It waits for every reply, however busy the machine is.
+pub async fn connect(url: &str) -> redis::aio::MultiplexedConnection {
+    let client = redis::Client::open(url).expect("the address is valid");
+    let config = redis::AsyncConnectionConfig::new()
+        .set_response_timeout(None)
+        .set_connection_timeout(Some(START_LIMIT));
+    client.get_multiplexed_async_connection_with_config(&config).await.expect("the server runs")
+}
+
 fn send(port: u16, arguments: &[&str]) -> redis::RedisResult<String> {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
     let mut connection = client.get_connection_with_timeout(START_LIMIT)?;

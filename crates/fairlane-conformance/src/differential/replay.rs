@@ -43,8 +43,7 @@ impl Backend {
             edit_script: run.edit_script,
         };
         let redis = RedisEngine::connect(&run.url, options).await.expect("Redis is there");
-        let client = redis::Client::open(run.url.as_str()).expect("an address of Redis");
-        let flushing = client.get_multiplexed_async_connection().await.expect("Redis is there");
+        let flushing = fairlane_testkit::redis::connect(&run.url).await;
         Self { redis, clock, flushing, sent_at_once: run.sent_at_once }
     }
 

@@ -9,7 +9,7 @@ use fairlane_core::limits::INTEGER_MAX;
 use fairlane_core::queue::{self, *};
 use fairlane_core::{BulkId, Command, Fence, GroupId, JobId, Rate, Reply, Trace, TypeId};
 use fairlane_engine::redis::packed::{pack, unpack};
-use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use fairlane_testkit::redis::{RedisServer, ServerOptions, connect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -21,8 +21,7 @@ struct Lua {
 impl Lua {
     async fn start() -> Self {
         let server = RedisServer::start(ServerOptions::default());
-        let client = redis::Client::open(server.url()).expect("the address is valid");
-        let connection = client.get_multiplexed_async_connection().await.expect("the server runs");
+        let connection = connect(&server.url()).await;
         Self { connection, _server: server }
     }
 

@@ -37,8 +37,7 @@ pub async fn run_holder(address: &str, resource: &str, seed: u64) {
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     };
-    let client = redis::Client::open(resource).expect("a valid address");
-    let connection = client.get_multiplexed_async_connection().await.expect("the resource runs");
+    let connection = fairlane_testkit::redis::connect(resource).await;
     let mut holder = Holder { connection, owner: format!("{}-{seed}", std::process::id()), writes: 0 };
     let mut acquired = 0;
     loop {

@@ -43,8 +43,7 @@ async fn table_refuses_a_holder_that_has_lost_its_lock() {
 async fn redis_value_refuses_a_holder_that_has_lost_its_lock() {
     let (stale, current) = stale_and_current().await;
     let server = RedisServer::start(ServerOptions::default());
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut connection = fairlane_testkit::redis::connect(&server.url()).await;
     let script = redis::Script::new(REDIS_SET);
     for (fence, value, is_set) in [(current, "new", 1), (stale, "old", 0), (current, "newer", 1)] {
         let mut call = script.key("report");
