@@ -14,6 +14,8 @@ use super::{fill, room};
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/draw/verify.py");
 /// Active places of the room.
 const MAX_ACTIVE: u32 = 50;
+/// How long users may stay silent: longer than the trial, because its users never poll.
+const RETENTION_MS: u64 = 24 * 3600 * 1000;
 
 /// The result of the trial.
 #[derive(Debug, Default)]
@@ -36,7 +38,8 @@ pub struct Report {
 pub async fn run(engine: Arc<dyn Engine>, users: u64, places: u64, seed: u64) -> Report {
     let (fairlane, mut report) = (Fairlane::from_engine(engine.clone()), Report::default());
     let handle = fairlane.room("default");
-    let limits = RoomSettings { max_active: MAX_ACTIVE, ..RoomSettings::default() };
+    let limits =
+        RoomSettings { max_active: MAX_ACTIVE, retention_ms: RETENTION_MS, ..RoomSettings::default() };
     handle.set(limits).await.expect("set_room is answered");
     let secret = Seed::random().expect("there are random bytes");
     let commitment = secret.commitment();
