@@ -10,7 +10,8 @@
 //! - `limit.rs`: parses and prints limits.
 //! - `own_engine.rs`: a temporary engine for one run of `demo` or `bench`.
 //! - `logs.rs`: the log of a long-running command.
-//! - `tables.rs`: every table. `percentiles.rs`: percentiles and medians.
+//! - `pages.rs`: lists that are longer than a page. `tables.rs`: every table.
+//! - `percentiles.rs`: percentiles and medians.
 //! - `escape.rs`: makes untrusted text safe to print.
 //! - `failure.rs`: error messages and exit codes. `output.rs`: standard output and standard error.
 //!
@@ -29,6 +30,7 @@ mod logs;
 mod output;
 mod overview;
 mod own_engine;
+mod pages;
 mod percentiles;
 mod tables;
 mod target;
