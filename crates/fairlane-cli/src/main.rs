@@ -163,7 +163,9 @@ const SHUTDOWN_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(5
 
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::broken(format!("cannot start threads: {error}")))?;
+    let runtime = runtime.map_err(|error| {
+        Failure::broken(format!("cannot start threads: {error}; raise the limit of processes (ulimit -u)"))
+    })?;
     let result = runtime.block_on(work);
     // A blocking read of standard input cannot be cancelled, so the shutdown does not wait for it.
     // Tasks that run a child process need the time to kill it.
