@@ -100,8 +100,7 @@ impl Config {
     pub fn read(arguments: &ConfigArguments) -> Result<Self, Failure> {
         let path = arguments.config.clone().or_else(|| Path::new(FILE).exists().then(|| FILE.into()));
         let text = match &path {
-            Some(path) => std::fs::read_to_string(path)
-                .map_err(|error| Failure::bad_input(format!("{} cannot be read: {error}", path.display())))?,
+            Some(path) => std::fs::read_to_string(path).map_err(Failure::unreadable(path))?,
             None => String::new(),
         };
         let variables = std::env::vars_os()

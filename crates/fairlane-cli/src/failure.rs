@@ -1,6 +1,7 @@
 //! Failures of a command: an error message and an exit code.
 
 use std::fmt;
+use std::path::Path;
 
 use fairlane_engine::EngineError;
 
@@ -23,6 +24,24 @@ impl Failure {
     /// A failure that persists until the input changes.
     pub fn bad_input(message: impl Into<String>) -> Self {
         Self::BadInput(message.into())
+    }
+
+    /// A file that cannot be read.
+    pub fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> Self + Copy {
+        move |error| {
+            let path = path.display();
+            Self::BadInput(format!("{path} cannot be read: {error}; check the path and its permissions"))
+        }
+    }
+
+    /// A file that cannot be written.
+    pub fn unwritable(path: &Path) -> impl Fn(std::io::Error) -> Self + Copy {
+        move |error| Self::BadInput(unwritable(path, &error))
+    }
+
+    /// A file that cannot be written, as a failure that may be temporary.
+    pub fn unwritable_now(path: &Path) -> impl Fn(std::io::Error) -> Self + Copy {
+        move |error| Self::Broken(unwritable(path, &error))
     }
 
     /// A failure that may be temporary.
@@ -51,6 +70,13 @@ impl Failure {
             | Self::Exit { message, .. } => message,
         }
     }
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> String {
+    format!(
+        "{} cannot be written: {error}; check the path, its permissions and the free space",
+        path.display()
+    )
 }
 
 impl fmt::Display for Failure {

@@ -98,3 +98,91 @@ fn the_page_on_the_command_line_names_every_command() {
     let known: BTreeSet<String> = leaves.map(|(name, _)| name).collect();
     assert_eq!(documented, known, "docs/cli.md and the program have the same commands");
 }
+
+/// The pages that users read, each with its text.
+fn pages() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folders = ["", "docs", "deploy", "examples/http", "examples/box-office", "examples/comfy-service"];
+    let files =
+        folders.into_iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).unwrap().flatten());
+    let pages = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "md"));
+    pages.map(|path| (path.display().to_string(), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+/// The words of a command as a shell splits them, up to a comment, a pipe or a redirection. A
+/// substitution counts as one word.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quote = None;
+    let mut depth = 0;
+    for letter in line.chars() {
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (None, '\'' | '"') => quote = Some(letter),
+            (None, '(') => depth += 1,
+            (None, ')') => depth -= 1,
+            (None, ' ') if depth == 0 => words.push(String::new()),
+            (None, '#' | '|' | '>' | '&' | ';') if words.last().is_some_and(String::is_empty) => break,
+            (None, _) if depth > 0 => {}
+            _ => words.last_mut().expect("there is always a last word").push(letter),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// The command that the first words name, and the number of these words.
+fn named(words: &[String]) -> (Command, usize) {
+    let mut command = crate::Arguments::command();
+    command.build();
+    let mut depth = 1;
+    while let Some(inner) = words.get(depth).and_then(|word| command.find_subcommand(word).cloned()) {
+        command = inner;
+        depth += 1;
+    }
+    (command, depth)
+}
+
+#[test]
+fn every_command_in_a_block_of_the_documents_is_accepted() {
+    let (mut count, mut refused) = (0, Vec::new());
+    for (page, text) in pages() {
+        let text = text.replace("\\\n", " ");
+        let blocks = text.split("```").skip(1).step_by(2);
+        let shell = blocks.filter(|block| block.starts_with("sh") || block.starts_with("text"));
+        for line in shell.flat_map(str::lines).filter(|line| line.starts_with("fairlane ")) {
+            let parsed = crate::Arguments::command().try_get_matches_from(words(line));
+            refused
+                .extend(parsed.err().filter(clap::Error::use_stderr).map(|e| format!("{page}: {line}\n{e}")));
+            count += 1;
+        }
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+    assert!(count >= 60, "only {count} commands were found");
+}
+
+#[test]
+fn every_command_in_a_sentence_of_the_documents_exists_with_its_options() {
+    let (mut count, mut unknown) = (0, Vec::new());
+    for (page, text) in pages() {
+        let prose = text.split("```").step_by(2).collect::<Vec<_>>().concat();
+        for span in prose.split('`').skip(1).step_by(2).filter(|span| span.starts_with("fairlane ")) {
+            let words = words(&span.replace('\n', " "));
+            let (command, depth) = named(&words);
+            // `bulk load|show` names two commands, and COMMAND stands for any.
+            let given = words.get(depth).filter(|_| command.has_subcommands());
+            let names = given.iter().flat_map(|given| given.split('|'));
+            let wrong = names.filter(|name| *name != "COMMAND" && command.find_subcommand(name).is_none());
+            unknown.extend(wrong.map(|name| format!("{page}: `{span}`: {name}")));
+            let own = words.iter().skip(depth).take_while(|word| *word != "--");
+            let options = own.filter_map(|word| word.strip_prefix("--")?.split('=').next());
+            let wrong = options.filter(|option| {
+                *option != "help" && !command.get_arguments().any(|known| known.get_long() == Some(option))
+            });
+            unknown.extend(wrong.map(|option| format!("{page}: `{span}`: --{option}")));
+            count += 1;
+        }
+    }
+    assert!(unknown.is_empty(), "{}", unknown.join("\n"));
+    assert!(count >= 100, "only {count} commands were found");
+}

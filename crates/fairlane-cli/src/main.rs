@@ -10,7 +10,8 @@
 //! - `limit.rs`: parses and prints limits.
 //! - `own_engine.rs`: a temporary engine for one run of `demo` or `bench`.
 //! - `logs.rs`: the log of a long-running command.
-//! - `tables.rs`: every table. `percentiles.rs`: percentiles and medians.
+//! - `pages.rs`: lists that are longer than a page. `tables.rs`: every table.
+//! - `percentiles.rs`: percentiles and medians.
 //! - `escape.rs`: makes untrusted text safe to print.
 //! - `failure.rs`: error messages and exit codes. `output.rs`: standard output and standard error.
 //!
@@ -29,6 +30,7 @@ mod logs;
 mod output;
 mod overview;
 mod own_engine;
+mod pages;
 mod percentiles;
 mod tables;
 mod target;
@@ -161,7 +163,9 @@ const SHUTDOWN_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(5
 
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::broken(format!("cannot start threads: {error}")))?;
+    let runtime = runtime.map_err(|error| {
+        Failure::broken(format!("cannot start threads: {error}; raise the limit of processes (ulimit -u)"))
+    })?;
     let result = runtime.block_on(work);
     // A blocking read of standard input cannot be cancelled, so the shutdown does not wait for it.
     // Tasks that run a child process need the time to kill it.

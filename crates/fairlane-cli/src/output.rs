@@ -35,17 +35,16 @@ pub fn print(text: &str) -> Result<(), Failure> {
 fn write_out(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::broken(format!("cannot write to standard output: {error}")))
-        }
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::broken(format!(
+            "cannot write to standard output: {error}; check where it is redirected to"
+        ))),
         _ => Ok(()),
     }
 }
 
 /// Prints a value as JSON.
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let json = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::broken(format!("cannot write the result as JSON: {error}")))?;
+    let json = serde_json::to_string_pretty(value).map_err(|error| not_json("the result", &error))?;
     print_json_text(&json)
 }
 
@@ -56,9 +55,12 @@ pub fn print_json_text(json: &str) -> Result<(), Failure> {
 
 /// Prints a value as JSON on one line.
 pub fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
-    let json = serde_json::to_string(value)
-        .map_err(|error| Failure::broken(format!("cannot write the event as JSON: {error}")))?;
+    let json = serde_json::to_string(value).map_err(|error| not_json("the event", &error))?;
     print_json_text(&json)
+}
+
+fn not_json(what: &str, error: &serde_json::Error) -> Failure {
+    Failure::broken(format!("cannot write {what} as JSON: {error}; run the command without --json"))
 }
 
 /// Prints a message on standard error.
@@ -100,8 +102,7 @@ pub fn print_failure(failure: &Failure) {
 
 /// Writes a file.
 pub fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text)
-        .map_err(|error| Failure::bad_input(format!("{} cannot be written: {error}", path.display())))
+    std::fs::write(path, text).map_err(Failure::unwritable(path))
 }
 
 /// A progress bar on a terminal; its length may not be known yet.

@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use fairlane::{BulkView, CongestionView, Error, Fairlane, GroupLine, Micros, QueueState};
 use fairlane_core::limits::LIST_GROUPS_MAX;
 
+use crate::pages::read_pages;
 use crate::tables::counted;
 
 /// Groups that are read: the largest. Among them, the order is exact and paused ones are found.
@@ -70,15 +71,11 @@ impl Overview {
 
 /// About this many of the groups with the largest backlogs, those with the most unfinished jobs first.
 async fn largest_groups(fairlane: &Fairlane, count: usize) -> Result<Vec<GroupLine>, Error> {
-    let (mut lines, mut after) = (Vec::new(), None);
-    while lines.len() < count {
-        let page = fairlane.largest_groups(after, (count - lines.len()).min(LIST_GROUPS_MAX)).await?;
-        lines.extend(page.groups);
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
+    let read = async |after, most| {
+        let page = fairlane.largest_groups(after, most).await?;
+        Ok::<_, Error>((page.groups, page.next))
+    };
+    let mut lines = read_pages(count, LIST_GROUPS_MAX, read).await?;
     // A group that moved while the list was read may be there twice.
     let mut seen = BTreeSet::new();
     lines.retain(|line: &GroupLine| seen.insert(line.group.clone()));

@@ -61,7 +61,7 @@ impl OwnEngine {
     pub async fn clear(&self) -> Result<(), Failure> {
         if let Some(folder) = &self.folder {
             return std::fs::remove_dir_all(folder).map_err(|error| {
-                Failure::broken(format!("{} cannot be removed: {error}", folder.display()))
+                Failure::broken(format!("{} cannot be removed: {error}; remove it by hand", folder.display()))
             });
         }
         let Some((url, prefix)) = &self.redis else { return Ok(()) };

@@ -9,6 +9,7 @@
 //! - [`downstream`]: how a rate responds to refusals.
 //! - [`machine`]: the state machine of a capability, as engines use it. [`dump`]: its state as text.
 //! - `encoding`: serialisation that applies the same checks as the constructors.
+//! - [`page`]: pages of lists.
 //! - [`row`]: how state passes to a store and back.
 //! - [`ranked_set`]: an ordered set that knows the rank of each item.
 //! - `table`: rows by key that record which of them a command has changed.
@@ -24,6 +25,7 @@ pub mod names;
 pub mod numbers;
 pub mod operation;
 mod operations_macro;
+pub mod page;
 pub mod ranked_set;
 pub mod rate;
 pub mod row;
@@ -36,4 +38,5 @@ pub use dump::{Dump, DumpValue};
 pub use machine::{Machine, RestoreMode, Restored, Stored};
 pub use operation::{Context, Invalid, Operation, OperationWeight, Registered};
 pub(crate) use operations_macro::operations;
+pub use page::PageSize;
 pub use signal::{Grant, Signal};

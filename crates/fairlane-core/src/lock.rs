@@ -49,7 +49,7 @@ pub struct Machine {
     deadlines: BTreeSet<(Micros, LockName)>,
     /// Until when each process with waiters counts as alive.
     processes: KeyedMap<ProcessId, Micros>,
-    /// The same by time.
+    /// The processes by the time until which they count as alive.
     processes_until: BTreeSet<(Micros, ProcessId)>,
     /// By process, waiters that a lock is reserved for, and those that it was granted to and that have
     /// not renewed it.
@@ -57,7 +57,7 @@ pub struct Machine {
     waiters: u64,
     /// Leases that have run out since the last sweep.
     expired: u64,
-    /// The same count as the store has it.
+    /// The count of `expired` in the store.
     expired_stored: u64,
     signals: Vec<Signal>,
     /// Locks that a store has to write; `None` before recording is enabled.

@@ -175,7 +175,7 @@ pub struct Machine {
     /// Estimated number of useless attempts that backoff has avoided.
     saved_spins: u64,
     requests: KeyedMap<WorkerId, Request>,
-    /// The same requests by expiry.
+    /// The stored requests by expiry.
     requests_until: BTreeSet<(Micros, WorkerId)>,
     reclaimed_at: Option<Micros>,
     reclaim_grace_until: Micros,

@@ -3,16 +3,11 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::activity;
 use crate::hashing::HashSeed;
 use crate::kernel::row::{ChangeSet, RowSink, RowSource, TableInfo};
 use crate::kernel::{Access, Dump, Invalid, Machine, OperationWeight, RestoreMode, Restored, Signal, Stored};
-use crate::lock;
 use crate::names::TypeId;
 use crate::numbers::Micros;
-use crate::queue;
-use crate::ranking;
-use crate::room;
 
 macro_rules! capabilities {
     ($($(#[$doc:meta])* $capability:ident($module:ident)),+ $(,)?) => {
@@ -20,20 +15,20 @@ macro_rules! capabilities {
         /// the others does not change.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         pub enum Command {
-            $($(#[$doc])* $capability($module::Command),)+
+            $($(#[$doc])* $capability(crate::$module::Command),)+
         }
 
         /// The reply to a [`Command`].
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[allow(clippy::large_enum_variant, reason = "a reply is moved once; a box would be allocated for each")]
         pub enum Reply {
-            $($(#[$doc])* $capability($module::Reply),)+
+            $($(#[$doc])* $capability(crate::$module::Reply),)+
         }
 
         impl Command {
             /// The stems of all operations of all capabilities.
             pub fn stems() -> impl Iterator<Item = &'static str> {
-                std::iter::empty()$(.chain($module::Command::STEMS.iter().copied()))+
+                std::iter::empty()$(.chain(crate::$module::Command::STEMS.iter().copied()))+
             }
 
             /// Checks what the argument types cannot guarantee.
@@ -80,7 +75,7 @@ macro_rules! capabilities {
             $(
                 #[doc = concat!("The command, if it is one of `", stringify!($module), "`.")]
                 #[allow(irrefutable_let_patterns, reason = "a registry of one capability has no other command")]
-                pub fn $module(&self) -> Option<&$module::Command> {
+                pub fn $module(&self) -> Option<&crate::$module::Command> {
                     if let Self::$capability(command) = self { Some(command) } else { None }
                 }
             )+
@@ -90,7 +85,7 @@ macro_rules! capabilities {
             $(
                 #[doc = concat!("The reply, if it is one of `", stringify!($module), "`.")]
                 #[allow(irrefutable_let_patterns, reason = "a registry of one capability has no other reply")]
-                pub fn $module(&self) -> Option<&$module::Reply> {
+                pub fn $module(&self) -> Option<&crate::$module::Reply> {
                     if let Self::$capability(reply) = self { Some(reply) } else { None }
                 }
             )+
@@ -99,7 +94,7 @@ macro_rules! capabilities {
         /// The machines of all capabilities, which one store keeps together.
         #[derive(Debug)]
         pub struct Machines {
-            $($(#[$doc])* pub $module: $module::Machine,)+
+            $($(#[$doc])* pub $module: crate::$module::Machine,)+
         }
 
         impl Machines {
@@ -136,14 +131,14 @@ macro_rules! capabilities {
             ) -> Result<Option<Restored<Self>>, S::Error> {
                 let (mut mended, mut is_new) = (Vec::new(), true);
                 let machine = Self {
-                    $($module: match <$module::Machine as Stored>::restore(source, hash_seed, mode)? {
+                    $($module: match <crate::$module::Machine as Stored>::restore(source, hash_seed, mode)? {
                         Some(restored) => {
                             is_new = false;
                             mended.extend(restored.mended);
                             restored.machine
                         }
                         None => {
-                            let mut machine = <$module::Machine as Machine>::new(hash_seed, Micros::default());
+                            let mut machine = <crate::$module::Machine as Machine>::new(hash_seed, Micros::default());
                             Stored::record(&mut machine);
                             machine
                         }
@@ -196,14 +191,14 @@ macro_rules! capabilities {
         /// The rows of all capabilities that a store has to remove and to write.
         #[derive(Debug)]
         pub struct Changes {
-            $($module: <$module::Machine as Stored>::Changes,)+
+            $($module: <crate::$module::Machine as Stored>::Changes,)+
         }
 
         impl Changes {
             /// All tables of all capabilities.
             pub fn tables() -> impl Iterator<Item = &'static TableInfo> {
                 std::iter::empty()
-                    $(.chain(<<$module::Machine as Stored>::Changes as ChangeSet>::TABLES.iter().copied()))+
+                    $(.chain(<<crate::$module::Machine as Stored>::Changes as ChangeSet>::TABLES.iter().copied()))+
             }
 
             /// Hands the changes of each table to a store.
@@ -219,14 +214,14 @@ macro_rules! capabilities {
         }
 
         $(
-            impl From<$module::Command> for Command {
-                fn from(command: $module::Command) -> Self {
+            impl From<crate::$module::Command> for Command {
+                fn from(command: crate::$module::Command) -> Self {
                     Self::$capability(command)
                 }
             }
 
-            impl From<$module::Reply> for Reply {
-                fn from(reply: $module::Reply) -> Self {
+            impl From<crate::$module::Reply> for Reply {
+                fn from(reply: crate::$module::Reply) -> Self {
                     Self::$capability(reply)
                 }
             }

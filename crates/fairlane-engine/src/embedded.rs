@@ -118,7 +118,9 @@ impl EmbeddedEngine {
         let owner = std::thread::Builder::new()
             .name("fairlane-owner".into())
             .spawn(move || owner.run(&queued))
-            .map_err(|error| EngineError::refused(format!("no thread for the embedded engine: {error}")))?;
+            .map_err(|error| {
+                EngineError::refused(format!("no thread for the embedded engine: {error}; raise ulimit -u"))
+            })?;
         let meters = Meters::new(NAME);
         let large = Semaphore::new(1);
         Ok(Self { requests: Some(requests), owner: Some(owner), loss, clock, folder, large, meters })

@@ -125,6 +125,7 @@ impl Leaser {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::EmbeddedEngine;
     use crate::embedded::tests::{Held, engine_with_jobs, poll_once, type_a};
     use fairlane_core::queue::InspectQueue;
 
@@ -136,18 +137,23 @@ mod tests {
         Leaser::new(engine.clone(), WorkerId::new("worker").unwrap())
     }
 
-    #[tokio::test]
-    async fn jobs_of_a_dropped_request_come_back_with_the_next_call() {
-        let embedded = engine_with_jobs(10).await;
-        let engine: Arc<dyn Engine> = embedded.clone();
-        let mut leaser = leaser(&engine);
-        let held = Held::hold(&embedded);
+    /// Asks for four jobs, and drops the request before its reply.
+    async fn drop_request(embedded: &EmbeddedEngine, leaser: &mut Leaser) {
+        let held = Held::hold(embedded);
         {
             let types = [type_a()];
             let mut lost = std::pin::pin!(leaser.lease(&types, 4, 10_000));
             assert!(poll_once(lost.as_mut()).await.is_none());
         }
         held.let_go();
+    }
+
+    #[tokio::test]
+    async fn jobs_of_a_dropped_request_come_back_with_the_next_call() {
+        let embedded = engine_with_jobs(10).await;
+        let engine: Arc<dyn Engine> = embedded.clone();
+        let mut leaser = leaser(&engine);
+        drop_request(&embedded, &mut leaser).await;
         let batch = leaser.lease(&[type_a()], 1, 10_000).await.unwrap();
         assert_eq!(batch.jobs.len(), 4, "the jobs of the request that was dropped");
         assert_eq!(in_flight(&*engine).await, 4, "and no others");
@@ -159,13 +165,7 @@ mod tests {
         let embedded = engine_with_jobs(0).await;
         let engine: Arc<dyn Engine> = embedded.clone();
         let mut leaser = leaser(&engine);
-        let held = Held::hold(&embedded);
-        {
-            let types = [type_a()];
-            let mut lost = std::pin::pin!(leaser.lease(&types, 4, 10_000));
-            assert!(poll_once(lost.as_mut()).await.is_none());
-        }
-        held.let_go();
+        drop_request(&embedded, &mut leaser).await;
         assert_eq!(engine.enqueue_all(crate::embedded::tests::jobs(2)).await.unwrap().receipts.len(), 2);
         assert_eq!(leaser.lease(&[type_a()], 4, 10_000).await.unwrap().jobs.len(), 2);
     }

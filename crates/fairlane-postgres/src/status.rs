@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairlane::duration_text;
-use fairlane::views::{HorizonHolder, OutboxStatus, Time};
+use fairlane::views::{HorizonHolder, OUTBOX_COUNTED_MAX, OutboxStatus, Time};
 use fairlane_core::Micros;
 use sqlx::{PgConnection, PgPool, Row};
 
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::sql::{SHARDS, sql};
 
 /// Rows are counted up to this number.
-pub(crate) const COUNTED_MAX: i64 = 10_000;
+pub(crate) const COUNTED_MAX: i64 = OUTBOX_COUNTED_MAX as i64;
 /// Most transactions that are named.
 const HOLDERS_MAX: i64 = 10;
 /// Longest query text that is shown, in characters.
@@ -126,7 +126,7 @@ pub fn explain(status: &OutboxStatus, holders: &[HorizonHolder]) -> String {
 fn jobs(count: u64) -> String {
     match count {
         1 => "1 job".to_owned(),
-        count if count >= COUNTED_MAX as u64 => "10,000 jobs or more".to_owned(),
+        count if count >= OUTBOX_COUNTED_MAX => "10,000 jobs or more".to_owned(),
         count if count >= 1000 => format!("{},{:03} jobs", count / 1000, count % 1000),
         count => format!("{count} jobs"),
     }

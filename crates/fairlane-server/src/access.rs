@@ -260,6 +260,11 @@ impl Caller {
         }
     }
 
+    /// Refuses a group that the key is not bound to; without a group, a key that is bound to groups.
+    pub fn check_group_or_all(&self, group: Option<&GroupId>) -> Result<(), Problem> {
+        group.map_or_else(|| self.check_all_groups(), |group| self.check_group(group))
+    }
+
     /// Refuses a key that is bound to groups.
     pub fn check_all_groups(&self) -> Result<(), Problem> {
         match &self.groups {

@@ -74,7 +74,7 @@ impl App {
         Self::with(fairlane, keys, settings, None, None)
     }
 
-    /// The same with keys that sign passes of waiting rooms, and with an outbox.
+    /// The state of a server with keys that sign passes of waiting rooms, and with an outbox.
     pub(crate) fn with(
         fairlane: Fairlane,
         keys: Option<Arc<Keys>>,

@@ -74,7 +74,7 @@ impl Server {
         Self::start_with_outbox(fairlane, address, keys, settings, None).await
     }
 
-    /// The same with the outbox that the dashboard and `GET /api/outbox` show.
+    /// As [`start`](Self::start), with the outbox that the dashboard and `GET /api/outbox` show.
     pub async fn start_with_outbox(
         fairlane: Fairlane,
         address: SocketAddr,

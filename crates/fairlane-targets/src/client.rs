@@ -75,7 +75,11 @@ fn install_provider() {
 
 /// Parses an http or https URL.
 pub(crate) fn http_url(text: &str) -> Result<Url, BadTarget> {
-    let url = Url::parse(text).map_err(|error| BadTarget(format!("it is not a URL: {error}")))?;
+    let url = Url::parse(text).map_err(|error| {
+        BadTarget(format!(
+            "it is not a URL ({error}); write it as http://host:port/path or https://host/path"
+        ))
+    })?;
     match url.scheme() {
         "http" | "https" => Ok(url),
         other => {
@@ -91,15 +95,16 @@ pub(crate) fn origin(url: &Url) -> String {
 
 /// The outcome of a request without a complete response: a retry.
 pub(crate) fn no_response(error: reqwest::Error) -> Outcome {
+    let server = error.url().map_or_else(|| "the server".to_owned(), origin);
     let error = error.without_url();
     let (code, what) = if error.is_connect() {
-        ("connect", "no connection")
+        ("connect", "no connection to")
     } else if error.is_timeout() {
-        ("timeout", "no response in time")
+        ("timeout", "no response in time from")
     } else {
-        ("protocol", "no complete HTTP response")
+        ("protocol", "no complete HTTP response from")
     };
-    Outcome::retry(code, format!("{what}: {}", causes(&error)))
+    Outcome::retry(code, format!("{what} {server}: {}", causes(&error)))
 }
 
 #[cfg(test)]

@@ -179,17 +179,23 @@ impl CommandTarget {
         let program = &self.settings.command[0];
         let missing_directory = self.settings.directory.as_ref().filter(|directory| !directory.is_dir());
         if let Some(directory) = missing_directory {
-            let message = format!("there is no directory {} to run {program} in", directory.display());
+            let message = format!(
+                "there is no directory {} to run {program} in; create it, or name another in the settings",
+                directory.display()
+            );
             return Outcome::failed("command_not_found", message);
         }
         match error.kind() {
             io::ErrorKind::NotFound => {
-                let message = format!("there is no program {program}: {error}");
+                let message = format!(
+                    "there is no program {program}: {error}; install it on the worker, or correct its path"
+                );
                 Outcome::failed("command_not_found", message)
             }
-            io::ErrorKind::PermissionDenied => {
-                Outcome::failed("command_not_executable", format!("{program} is not executable: {error}"))
-            }
+            io::ErrorKind::PermissionDenied => Outcome::failed(
+                "command_not_executable",
+                format!("{program} is not executable: {error}; run chmod +x {program}"),
+            ),
             _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
                 let message = format!("{program} is neither a program nor a script with a #! line: {error}");
                 Outcome::failed("command_not_executable", message)

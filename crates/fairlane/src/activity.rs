@@ -127,7 +127,7 @@ impl Change {
         is_made.then_some(self)
     }
 
-    /// The same change of so many jobs.
+    /// The change with the number of jobs that it was made to; `None` if there were none.
     fn of_made_jobs(self, made: usize) -> Option<Self> {
         let jobs = if self.jobs == 0 { 0 } else { made as u64 };
         (made > 0).then_some(Self { jobs, ..self })

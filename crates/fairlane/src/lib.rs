@@ -1,5 +1,5 @@
 //! A job queue for multi-tenant applications: it shares workers fairly between customers, stays within
-//! every rate limit, and loses no accepted job. Locks and waiting rooms work on the same engine.
+//! every rate limit, and loses no accepted job. Locks, waiting rooms and rankings use the same engine.
 //!
 //! ```
 //! use fairlane::{Context, Fairlane, Job, Outcome};
@@ -26,6 +26,7 @@
 //! | [`JobHandle`], [`JobView`], [`JobViewExt`] | one job: its state, its result, why it is not running |
 //! | [`NewBulk`], [`Bulk`], [`Ingest`] | a bulk action: opened, watched, and filled with any number of jobs |
 //! | [`Worker`], [`Pool`], [`Context`], [`Outcome`] | processes jobs: configured, running, one attempt, how it ends |
+//! | [`IntoOutcome`] | the values that a processor may return, such as `Ok(value)` |
 //! | [`Group`], [`JobType`] | shares and limits of a customer and of a downstream |
 //! | [`Lock`], [`LockGuard`], [`LockHold`] | a lock by name: acquired, held, lost; [`fencing`] checks it |
 //! | [`Ranking`] | a board of members in the order of their scores |
@@ -43,8 +44,9 @@
 //!   of JSON.
 //! - `callbacks.rs`: a worker that delivers the callbacks of bulk actions (feature `targets`).
 //! - `group.rs`, `job_type.rs`: shares and limits. `dead.rs`: jobs that failed for good.
+//!   `activity.rs`: the log of changes by operators.
 //! - `lock.rs`: locks; `lock/` acquires, renews and releases them. `room.rs`: waiting rooms; `room/` has
-//!   draws and passes.
+//!   draws and passes. `ranking.rs`: boards.
 //! - `state.rs`: the state of a queue and warnings about it. `views.rs`: what is shown, as JSON.
 //! - `sender.rs`: sends jobs in order; `retry_budget.rs`: retries when the queue is full or does not
 //!   reply. `error.rs`: errors.

@@ -104,7 +104,7 @@ impl Room {
         self.join_class(user, 0).await
     }
 
-    /// The same in a priority class.
+    /// Gives a user a place in a priority class.
     pub async fn join_class(&self, user: &str, class: u32) -> Result<JoinedPlace, Error> {
         let token = PlaceToken::new(pass::hex(&draw::random_bytes::<16>()?))?;
         let (room, user) = (self.name()?, UserId::new(user)?);

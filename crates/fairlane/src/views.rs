@@ -58,7 +58,9 @@ pub use group::{GroupLineView, GroupSettingsView, GroupView, LaneView};
 pub use job::{CancellationView, EnqueuedView, ErrorView, JobView, ProgressView, RequeuedView};
 pub use job_type::{TypeSettingsView, TypeView};
 pub use lock::{BlockedView, HolderView, LockView};
-pub use outbox::{HorizonHolder, MirrorCounts, OutboxFailureView, OutboxStatus, OutboxView};
+pub use outbox::{
+    HorizonHolder, MirrorCounts, OUTBOX_COUNTED_MAX, OutboxFailureView, OutboxStatus, OutboxView,
+};
 pub use queue::{LaneCounts, QueueView};
 pub use ranking::{
     BoardAuditView, BoardDetailView, BoardDifferenceView, BoardOutcomeView, BoardSeasonView, BoardTotalsView,

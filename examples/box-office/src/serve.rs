@@ -81,7 +81,8 @@ pub async fn start_on(fairlane: Fairlane, options: &Options) -> Result<Running, 
     ];
     let live = Live::start(shop.clone(), boards.clone());
     let listener = TcpListener::bind(options.listen).await;
-    let listener = listener.map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
+    let listener = listener
+        .map_err(|error| format!("cannot listen on {}: {error}; name another --listen", options.listen))?;
     let address = listener.local_addr()?;
     let app = router(App { shop: shop.clone(), boards: boards.clone(), live });
     let (stop, stopped) = oneshot::channel();

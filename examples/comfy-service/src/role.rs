@@ -110,7 +110,9 @@ pub async fn start_on(queue: Queue, roles: Roles, options: &Options) -> Result<R
     }
     if roles.api {
         let listener = TcpListener::bind(options.listen).await;
-        let listener = listener.map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
+        let listener = listener.map_err(|error| {
+            format!("cannot listen on {}: {error}; name another --listen", options.listen)
+        })?;
         running.address = Some(listener.local_addr()?);
         let app = App {
             outbox: running.outbox.clone(),

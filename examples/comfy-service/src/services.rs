@@ -123,7 +123,9 @@ impl Catalogue {
     pub fn read(directory: &Path) -> Result<Self, String> {
         let shown = directory.display();
         let entries = std::fs::read_dir(directory);
-        let entries = entries.map_err(|error| format!("{shown} cannot be read: {error}"))?;
+        let entries = entries.map_err(|error| {
+            format!("{shown} cannot be read: {error}; check the folder and its permissions")
+        })?;
         let mut services = BTreeMap::new();
         for path in entries.flatten().map(|entry| entry.path()) {
             if path.extension().is_none_or(|extension| extension != "json") {
@@ -131,7 +133,9 @@ impl Catalogue {
             }
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             let text = std::fs::read_to_string(&path);
-            let text = text.map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+            let text = text.map_err(|error| {
+                format!("{} cannot be read: {error}; check its permissions", path.display())
+            })?;
             let service = parse(&name, &text).map_err(|error| format!("{}: {error}", path.display()))?;
             services.insert(name, service);
         }

@@ -1,4 +1,4 @@
-//! A minimal Markdown reader: links, tables and code in backticks.
+//! A minimal Markdown reader: links, headings, tables and code in backticks.
 //!
 //! Left out: HTML links, and links that span lines.
 
@@ -22,6 +22,18 @@ pub fn links(text: &str) -> Vec<Link> {
         }
     }
     links
+}
+
+/// The headings outside code, as fragments of links name them.
+pub fn headings(text: &str) -> Vec<String> {
+    let outside = text.split("\n```").step_by(2);
+    let headings = outside.flat_map(str::lines).filter(|line| line.starts_with('#'));
+    headings.map(|line| fragment(line.trim_start_matches('#'))).collect()
+}
+
+fn fragment(title: &str) -> String {
+    let kept = title.trim().chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
 /// The cells of a table's row; `None` if the line is not one.

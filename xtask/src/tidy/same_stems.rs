@@ -1,47 +1,48 @@
 //! One stem per operation: its name in core is also the name of its Lua file and of its conformance
 //! chapter.
 
+use std::collections::BTreeSet;
+
 use super::{Finding, tree::Tree};
 
 const RULE: &str = "same-stems";
 
-/// The folders of a capability's operations in core, in Lua and in the conformance suite.
-type Folders = [(&'static str, &'static str); 3];
+const CORE: &str = "crates/fairlane-core/src";
+const LUA: &str = "crates/fairlane-engine/src/redis/lua";
+const CHAPTERS: &str = "crates/fairlane-conformance/src/chapters";
 
-const CAPABILITIES: [Folders; 5] = [
-    [
-        ("crates/fairlane-core/src/queue/ops", ".rs"),
-        ("crates/fairlane-engine/src/redis/lua/queue/ops", ".lua"),
-        ("crates/fairlane-conformance/src/chapters", ".rs"),
-    ],
-    [
-        ("crates/fairlane-core/src/lock/ops", ".rs"),
-        ("crates/fairlane-engine/src/redis/lua/lock/ops", ".lua"),
-        ("crates/fairlane-conformance/src/chapters/lock", ".rs"),
-    ],
-    [
-        ("crates/fairlane-core/src/room/ops", ".rs"),
-        ("crates/fairlane-engine/src/redis/lua/room/ops", ".lua"),
-        ("crates/fairlane-conformance/src/chapters/room", ".rs"),
-    ],
-    [
-        ("crates/fairlane-core/src/ranking/ops", ".rs"),
-        ("crates/fairlane-engine/src/redis/lua/ranking/ops", ".lua"),
-        ("crates/fairlane-conformance/src/chapters/ranking", ".rs"),
-    ],
-    [
-        ("crates/fairlane-core/src/activity/ops", ".rs"),
-        ("crates/fairlane-engine/src/redis/lua/activity/ops", ".lua"),
-        ("crates/fairlane-conformance/src/chapters/activity", ".rs"),
-    ],
-];
+/// The folders of a capability's operations in core, in Lua and in the conformance suite.
+type Folders = [(String, &'static str); 3];
 
 /// The file of a module itself is not an operation.
 const NOT_AN_OPERATION: &str = "mod";
 
 /// Finds operations without a file in one of the folders.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    CAPABILITIES.iter().flat_map(|folders| check_capability(tree, folders)).collect()
+    let findings = |capability| check_capability(tree, &folders(capability));
+    capabilities(tree).into_iter().flat_map(findings).collect()
+}
+
+/// The capabilities that have operations in core or in Lua.
+fn capabilities<'a>(tree: &'a Tree) -> BTreeSet<&'a str> {
+    let capability = |path: &'a str| -> Option<&'a str> {
+        let within = path.strip_prefix(CORE).or(path.strip_prefix(LUA))?.strip_prefix('/')?;
+        Some(within.split_once("/ops/")?.0)
+    };
+    tree.paths().filter_map(capability).collect()
+}
+
+fn folders(capability: &str) -> Folders {
+    let chapters = match capability {
+        // The chapters of the queue are those of no folder.
+        "queue" => CHAPTERS.to_owned(),
+        _ => format!("{CHAPTERS}/{capability}"),
+    };
+    [
+        (format!("{CORE}/{capability}/ops"), ".rs"),
+        (format!("{LUA}/{capability}/ops"), ".lua"),
+        (chapters, ".rs"),
+    ]
 }
 
 fn check_capability(tree: &Tree, folders: &Folders) -> Vec<Finding> {
@@ -67,10 +68,9 @@ fn twins<'a>(folders: &'a Folders, stem: &'a str) -> impl Iterator<Item = String
 mod tests {
     use super::*;
 
-    const FOLDERS: &Folders = &CAPABILITIES[0];
-
     fn tree_of(present: &[(usize, &str)]) -> Tree {
-        let path = |(at, stem): &(usize, &str)| format!("{}/{stem}{}", FOLDERS[*at].0, FOLDERS[*at].1);
+        let folders = folders("queue");
+        let path = |(at, stem): &(usize, &str)| format!("{}/{stem}{}", folders[*at].0, folders[*at].1);
         let paths: Vec<String> = present.iter().map(path).collect();
         let files: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "")).collect();
         Tree::of(&files)
@@ -88,7 +88,7 @@ mod tests {
             let present: Vec<_> = others.map(|folder| (folder, "lease")).collect();
             let findings = check(&tree_of(&present));
             assert_eq!(findings.len(), 2);
-            let absent = FOLDERS[missing].0;
+            let absent = &folders("queue")[missing].0;
             assert!(findings.iter().all(|finding| finding.advice.contains(absent)));
         }
     }

@@ -7,6 +7,7 @@ use fairlane_core::limits::LIST_ACTIVITY_MAX;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::pages::read_pages;
 use crate::tables::{self, counted};
 use crate::target::{QueueTarget, list_length};
 
@@ -55,17 +56,12 @@ async fn read(
     subject: Option<ActivitySubject>,
     limit: usize,
 ) -> Result<ActivityList, Failure> {
-    let (mut activity, mut before) = (Vec::new(), None);
-    while activity.len() < limit {
-        let page_limit = (limit - activity.len()).min(LIST_ACTIVITY_MAX);
-        let page = fairlane.activity(before, subject.clone(), page_limit).await?;
-        activity.extend(page.entries.into_iter().map(ActivityView::from));
-        before = page.next;
-        if before.is_none() {
-            break;
-        }
-    }
-    Ok(ActivityList { activity })
+    let read = async |before, most| {
+        let page = fairlane.activity(before, subject.clone(), most).await?;
+        Ok::<_, Failure>((page.entries, page.next))
+    };
+    let activity = read_pages(limit, LIST_ACTIVITY_MAX, read).await?;
+    Ok(ActivityList { activity: activity.into_iter().map(ActivityView::from).collect() })
 }
 
 impl ActivityList {

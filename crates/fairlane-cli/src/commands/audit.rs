@@ -51,7 +51,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     match view.remaining {
         0 => Ok(()),
         _ if arguments.target.json => Err(Failure::Found(String::new())),
-        _ if arguments.repair => Err(Failure::Found("some findings could not be repaired".into())),
+        _ if arguments.repair => Err(Failure::Found("some findings could not be repaired; run the audit with --repair again, and report those that remain".into())),
         _ => Err(Failure::Found("run the audit again with --repair to repair the findings".into())),
     }
 }

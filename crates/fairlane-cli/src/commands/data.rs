@@ -171,7 +171,11 @@ fn vacuum(target: &DirectoryTarget) -> Result<(), Failure> {
 /// are then read at the speed of the disk, not of the reader of the output. A long read would keep
 /// the owner's write-ahead log from being truncated.
 fn write_export(directory: &Path, out: Option<&Path>) -> Result<(), Failure> {
-    let unwritable = |error| Failure::broken(format!("the export cannot be written: {error}"));
+    let unwritable = |error| {
+        Failure::broken(format!(
+            "the export cannot be written: {error}; check the free space where it is written"
+        ))
+    };
     let mut spool = match out.is_none() && owner_of(directory).is_some() {
         true => Some(tempfile::tempfile().map_err(unwritable)?),
         false => None,
@@ -179,9 +183,7 @@ fn write_export(directory: &Path, out: Option<&Path>) -> Result<(), Failure> {
     let mut writer: Box<dyn Write> = match (out, &spool) {
         (None, Some(spool)) => Box::new(BufWriter::new(spool.try_clone().map_err(unwritable)?)),
         (None, None) => Box::new(BufWriter::new(std::io::stdout().lock())),
-        (Some(path), _) => Box::new(BufWriter::new(File::create(path).map_err(|error| {
-            Failure::bad_input(format!("{} cannot be written: {error}", path.display()))
-        })?)),
+        (Some(path), _) => Box::new(BufWriter::new(File::create(path).map_err(Failure::unwritable(path))?)),
     };
     let exported = export(directory, &mut |record| {
         writeln!(writer, "{}", lines::line(&record)).map_err(ExportError::Write)
@@ -206,7 +208,7 @@ fn write_export(directory: &Path, out: Option<&Path>) -> Result<(), Failure> {
     }
     let unread: Vec<String> = exported.unread.iter().map(|(table, why)| format!("{table} ({why})")).collect();
     Err(Failure::broken(format!(
-        "some rows could not be read: {}; all other rows are exported",
+        "some rows could not be read: {}; all other rows are exported, and fairlane data import makes a directory of them",
         unread.join(", ")
     )))
 }
@@ -232,13 +234,10 @@ impl From<DiskError> for ExportError {
 }
 
 fn read_import(target: &DirectoryTarget, from: Option<&Path>) -> Result<(), Failure> {
-    let reader: Box<dyn BufRead> =
-        match from {
-            None => Box::new(std::io::stdin().lock()),
-            Some(path) => Box::new(BufReader::new(File::open(path).map_err(|error| {
-                Failure::bad_input(format!("{} cannot be read: {error}", path.display()))
-            })?)),
-        };
+    let reader: Box<dyn BufRead> = match from {
+        None => Box::new(std::io::stdin().lock()),
+        Some(path) => Box::new(BufReader::new(File::open(path).map_err(Failure::unreadable(path))?)),
+    };
     let (before, mut begun) = (entries(&target.directory), false);
     let imported = import_rows(reader, &target.directory, &mut begun);
     // Before the import has begun, new files in the directory belong to other processes.
@@ -260,8 +259,9 @@ fn read_import(target: &DirectoryTarget, from: Option<&Path>) -> Result<(), Fail
 fn import_rows(reader: impl BufRead, folder: &Path, begun: &mut bool) -> Result<disk::Imported, Failure> {
     let (mut import, mut rows, mut ended) = (None, 0, false);
     for (line, number) in reader.lines().zip(1..) {
-        let line =
-            line.map_err(|error| Failure::bad_input(format!("line {number} cannot be read: {error}")))?;
+        let line = line.map_err(|error| {
+            Failure::bad_input(format!("line {number} cannot be read: {error}; export the data again"))
+        })?;
         let invalid = |reason: String| {
             Failure::bad_input(format!("line {number} is not a line of an export: {reason}"))
         };

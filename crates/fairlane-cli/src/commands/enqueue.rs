@@ -113,7 +113,9 @@ fn payload(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
     if arguments.payload == "-" {
         payload.clear();
         let read = std::io::stdin().read_to_end(&mut payload);
-        read.map_err(|error| Failure::broken(format!("cannot read standard input: {error}")))?;
+        read.map_err(|error| {
+            Failure::broken(format!("cannot read standard input: {error}; pass the payload as an argument"))
+        })?;
     }
     if arguments.bytes {
         return Ok(payload);

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use fairlane_engine::EngineError;
 use fairlane_engine::http::ready;
 use serde::Serialize;
 
@@ -64,7 +65,13 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let started = Instant::now();
     while let Err(error) = ready(&arguments.server, arguments.timeout).await {
         if started.elapsed() >= arguments.wait {
-            return Err(Failure::broken(format!("{server} is not ready: {error}")));
+            let hint = match error {
+                EngineError::Unavailable { engine: "the server", .. } => {
+                    "\nstart it (fairlane serve), or name the address of another server"
+                }
+                _ => "",
+            };
+            return Err(Failure::broken(format!("{server} is not ready: {error}{hint}")));
         }
         tokio::time::sleep(WAIT_INTERVAL).await;
     }

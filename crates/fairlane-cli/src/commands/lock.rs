@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use fairlane::views::LockView;
-use fairlane::{Fence, GroupId, LockName, duration_text};
+use fairlane::{Fence, GroupId, duration_text};
 use fairlane_core::limits::LIST_LOCKS_MAX;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::pages::read_pages;
 use crate::tables::{self, counted, thousands};
 use crate::target::{QueueTarget, list_length};
 
@@ -104,17 +105,12 @@ async fn show(name: &str, target: &QueueTarget) -> Result<(), Failure> {
 async fn list(group: Option<&str>, limit: usize, target: &QueueTarget) -> Result<(), Failure> {
     let group = group.map(GroupId::new).transpose().map_err(fairlane::Error::from)?;
     let fairlane = target.attach().await?;
-    let (mut locks, mut after) = (Vec::new(), None::<LockName>);
-    loop {
-        let page =
-            fairlane.locks(group.clone(), after.take(), (limit - locks.len()).min(LIST_LOCKS_MAX)).await?;
-        locks.extend(page.locks.into_iter().map(LockView::from));
-        after = page.next;
-        if after.is_none() || locks.len() >= limit {
-            break;
-        }
-    }
-    let list = LockList { locks };
+    let read = async |after, most| {
+        let page = fairlane.locks(group.clone(), after, most).await?;
+        Ok::<_, Failure>((page.locks, page.next))
+    };
+    let locks = read_pages(limit, LIST_LOCKS_MAX, read).await?;
+    let list = LockList { locks: locks.into_iter().map(LockView::from).collect() };
     target.print(&list, || list.text())
 }
 

@@ -29,8 +29,6 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let directory = arguments.directory;
     let written = std::fs::create_dir_all(&directory)
         .and_then(|()| clap_mangen::generate_to(crate::Arguments::command(), &directory));
-    match written {
-        Ok(()) => output::print(&format!("the manual pages are in {}", directory.display())),
-        Err(error) => Err(Failure::broken(format!("{} cannot be written: {error}", directory.display()))),
-    }
+    written.map_err(Failure::unwritable_now(&directory))?;
+    output::print(&format!("the manual pages are in {}", directory.display()))
 }

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use fairlane::views::{RoomLimitsView, RoomView};
-use fairlane::{Rate, RoomName, duration_text};
+use fairlane::{Rate, duration_text};
 use fairlane_core::limits::LIST_ROOMS_MAX;
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::limit::{Limit, rate_or_none};
+use crate::pages::read_pages;
 use crate::tables::{self, counted, thousands};
 use crate::target::{QueueTarget, list_length};
 
@@ -184,16 +185,12 @@ async fn show(OneRoom { room, target }: &OneRoom) -> Result<(), Failure> {
 
 async fn list(limit: usize, target: &QueueTarget) -> Result<(), Failure> {
     let fairlane = target.attach().await?;
-    let (mut rooms, mut after) = (Vec::new(), None::<RoomName>);
-    loop {
-        let page = fairlane.rooms(after.take(), (limit - rooms.len()).min(LIST_ROOMS_MAX)).await?;
-        rooms.extend(page.rooms.into_iter().map(RoomView::from));
-        after = page.next;
-        if after.is_none() || rooms.len() >= limit {
-            break;
-        }
-    }
-    let list = RoomList { rooms };
+    let read = async |after, most| {
+        let page = fairlane.rooms(after, most).await?;
+        Ok::<_, Failure>((page.rooms, page.next))
+    };
+    let rooms = read_pages(limit, LIST_ROOMS_MAX, read).await?;
+    let list = RoomList { rooms: rooms.into_iter().map(RoomView::from).collect() };
     target.print(&list, || list.text())
 }
 

@@ -173,7 +173,7 @@ fn read(path: &Path, argument: &str) -> Result<String, Failure> {
                 names.join(", ")
             ));
         }
-        Failure::bad_input(format!("{argument} cannot be read: {error}"))
+        Failure::unreadable(path)(error)
     })
 }
 

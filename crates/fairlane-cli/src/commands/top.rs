@@ -70,7 +70,8 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
 }
 
 async fn live(fairlane: &Fairlane, frame: &mut Frame) -> Result<(), Failure> {
-    let broken = |error| Failure::broken(format!("the terminal cannot be used: {error}"));
+    let broken =
+        |error| Failure::broken(format!("the terminal cannot be used: {error}; use fairlane status instead"));
     let mut signals = Signals::listen()?;
     let mut screen = Screen::enter().map_err(broken)?;
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + REFRESH_PAUSE, REFRESH_PAUSE);

@@ -13,6 +13,7 @@ mod dead;
 mod demo;
 mod deploy;
 mod discovery;
+mod documents;
 mod engines;
 mod enqueue;
 mod failure_output;

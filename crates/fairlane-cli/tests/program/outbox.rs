@@ -9,6 +9,7 @@ use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_testkit::wait::until_blocking;
 use tempfile::TempDir;
 
+use super::documents;
 use super::running::{Ended, PROGRAM, fairlane, fairlane_in};
 use super::served::Served;
 
@@ -99,4 +100,21 @@ fn why_names_the_transaction_that_holds_jobs_back() {
     postgres.sql("ROLLBACK PREPARED 'forgotten'");
     assert!(outbox(&postgres, &["why"]).stdout.contains("1 job ready"));
     fairlane(&["outbox", "status", "--database", "mysql://x"]).failed(2, &["postgres://user@host/database"]);
+}
+
+#[test]
+fn statements_of_the_documents_add_jobs() {
+    let postgres = PostgresServer::start();
+    assert_eq!(outbox(&postgres, &["migrate"]).code, 0);
+    postgres.sql("CREATE TABLE orders (id int PRIMARY KEY, total int)");
+    let page = include_str!("../../../../docs/outbox.md");
+    let readme = include_str!("../../../../README.md");
+    let blocks = [documents::blocks(page, "sql"), documents::blocks(readme, "sql")].concat();
+    assert_eq!(blocks.len(), 3, "{blocks:?}");
+    for (number, block) in blocks.iter().enumerate() {
+        postgres.sql(block);
+        assert_eq!(postgres.sql("SELECT count(*) FROM fairlane_outbox"), (number + 1).to_string());
+        postgres.sql("DELETE FROM orders");
+    }
+    assert_eq!(outbox(&postgres, &["status", "--json"]).json()["rows"], 3);
 }

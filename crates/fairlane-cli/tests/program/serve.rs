@@ -107,6 +107,7 @@ fn the_start_message_contains_the_address_and_the_next_steps() {
         format!("serving dir:./fairlane-data at http://{listen}"),
         "only this machine can reach the server".to_owned(),
         "fairlane key create".to_owned(),
+        format!("dashboard http://{listen}/\n"),
         format!("http://{listen}/docs"),
         format!("http://{listen}/metrics"),
     ] {

@@ -15,7 +15,7 @@ async fn connect(url: &str) -> Subject {
     Subject::new(Arc::new(engine), Arc::default())
 }
 
-/// The same with a clock that the test sets.
+/// Connects with a clock that the test sets.
 async fn connect_with_clock(url: &str) -> Subject {
     let time = Arc::new(AtomicU64::new(START.0));
     let options = RedisOptions { clock: Clock::Given(time.clone()), ..RedisOptions::default() };

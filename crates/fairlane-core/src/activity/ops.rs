@@ -3,14 +3,11 @@
 mod list_activity;
 mod record_activity;
 
-pub use list_activity::{ActivityListed, ListActivity};
-pub use record_activity::{ActivityRecorded, RecordActivity};
-
 use super::Machine;
 use crate::kernel::operations;
 
 operations! {
     Activity(Machine):
-    RecordActivity,
-    ListActivity,
+    record_activity::RecordActivity { ActivityRecorded },
+    list_activity::ListActivity { ActivityListed },
 }

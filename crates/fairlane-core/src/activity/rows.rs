@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::hashing::HashSeed;
-use crate::kernel::row::{Damage, RowSource, rows};
+use crate::kernel::row::{Damage, Restoring, RowSource, rows};
 use crate::kernel::{RestoreMode, Restored, Stored};
 use crate::names::ActivityId;
 use crate::numbers::Micros;
@@ -37,10 +37,7 @@ impl Stored for Machine {
         let mut changes = Changes::default();
         let Some(touched) = self.touched.as_mut().map(std::mem::take) else { return changes };
         for at in touched {
-            match self.entries.get(&at) {
-                Some(entry) => changes.activity.rows.push(ActivityRow::of(entry)),
-                None => changes.activity.gone.push(at),
-            }
+            changes.activity.put(self.entries.get(&at).map(ActivityRow::of), || at);
         }
         changes
     }
@@ -51,24 +48,14 @@ impl Stored for Machine {
         mode: RestoreMode,
     ) -> Result<Option<Restored<Self>>, S::Error> {
         let mut machine = Machine::default();
-        let mut mended = Vec::new();
-        let mut is_new = true;
-        source.read(|row: Result<ActivityRow, Damage>| {
-            is_new = false;
-            match row.and_then(ActivityRow::read).and_then(|entry| machine.add_restored(entry)) {
-                Err(damage) if mode == RestoreMode::Mend => {
-                    mended.push(format!("an entry of the activity log was left out: {damage}"));
-                    Ok(())
-                }
-                read => read,
-            }
-        })?;
+        let mut rows = Restoring::new(source, mode, "an entry of the activity log");
+        rows.read(|row: ActivityRow| machine.add_restored(row.read()?))?;
         machine.now = machine.entries.last_key_value().map_or(Micros::default(), |(at, _)| *at);
         machine.touched = Some(match mode {
             RestoreMode::Strict => BTreeSet::new(),
             RestoreMode::Mend => machine.entries.keys().copied().collect(),
         });
-        Ok((!is_new).then_some(Restored { machine, mended }))
+        Ok(rows.finish(machine))
     }
 }
 

@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::access::Access;
-use crate::numbers::{Micros, OutOfRange};
+use super::page::PageSize;
+use crate::numbers::{Micros, OutOfRange, within};
 
 /// One operation of one capability. The value is the command; applying it to the machine
 /// returns the reply.
@@ -19,15 +20,27 @@ pub trait Operation: Serialize + DeserializeOwned + Clone + Debug + PartialEq + 
     /// The name of the operation's file, its Lua script, its metric label and its
     /// conformance chapter.
     const STEM: &'static str;
+    /// Whether the operation leaves the machine unchanged, whatever its arguments are.
+    const READ_ONLY: bool = false;
 
     /// Checks what the argument types cannot guarantee.
     fn validate(&self) -> Result<(), Invalid> {
-        Ok(())
+        self.validate_page()
+    }
+
+    /// The size of the page that the operation asks for, if it lists something page by page.
+    fn page_size(&self) -> Option<PageSize> {
+        None
+    }
+
+    /// Checks the size of the page. An operation with its own `validate` calls it there.
+    fn validate_page(&self) -> Result<(), Invalid> {
+        self.page_size().map_or(Ok(()), |page| page.validate())
     }
 
     /// Whether the operation leaves the machine unchanged.
     fn is_read_only(&self) -> bool {
-        false
+        Self::READ_ONLY
     }
 
     /// The permission that the caller needs, and the groups whose data the operation accesses.
@@ -35,7 +48,7 @@ pub trait Operation: Serialize + DeserializeOwned + Clone + Debug + PartialEq + 
 
     /// The amount of work that the operation causes.
     fn weight(&self) -> OperationWeight {
-        OperationWeight::ONE
+        self.page_size().map_or(OperationWeight::ONE, |page| OperationWeight::jobs(page.items))
     }
 
     /// Whether the operation stores new data. It is refused while a store is almost full; others
@@ -121,6 +134,12 @@ pub enum Invalid {
 /// Rejects more than `most` items.
 pub(crate) fn at_most(what: &'static str, got: usize, most: usize) -> Result<(), Invalid> {
     if got <= most { Ok(()) } else { Err(Invalid::TooMany { what, most, got }) }
+}
+
+/// Rejects a request for no items, or for more than `most`.
+pub(crate) fn one_to(what: &'static str, got: usize, most: usize) -> Result<(), Invalid> {
+    within(what, got as u64, 1, most as u64)?;
+    Ok(())
 }
 
 /// Rejects more than `most` bytes.

@@ -1,12 +1,15 @@
 //! A macro that declares a capability's operations and derives closed enums from the list.
 
 /// Declares the commands and replies of a capability: `operations! { Capability(Machine):
-/// First, Second, … }`.
+/// first::First, second::Second { SecondReply }, … }`. Each operation is exported with the other
+/// types of its file that are named behind it.
 ///
 /// The variants of `Command` and `Reply` are named after the operations and follow the order of the
 /// list. That order is the wire format: append, never insert.
 macro_rules! operations {
-    ($capability:ident($machine:ty): $($operation:ident),+ $(,)?) => {
+    ($capability:ident($machine:ty): $($file:ident::$operation:ident $({ $($also:ident),+ })?),+ $(,)?) => {
+        $(pub use $file::{$operation $($(, $also)+)?};)+
+
         /// A command of this capability.
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
         pub enum Command {

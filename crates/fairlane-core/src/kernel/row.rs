@@ -3,15 +3,17 @@
 //! A capability declares each kind of row once, with `rows!` (`kernel/row/rows_macro.rs`). A store
 //! moves rows table by table and reads none of them: it is a [`RowSink`] for rows that have changed
 //! and a [`RowSource`] for all of them. `kernel/row/columns.rs` has the types that a column can
-//! have.
+//! have, and `kernel/row/restoring.rs` leaves damaged rows out.
 //!
 //! Invariant: a row that was written reads as an equal row. Left out on purpose: SQL and files,
 //! which are the store's.
 
 mod columns;
+mod restoring;
 mod rows_macro;
 
 pub(crate) use columns::stored_words;
+pub(crate) use restoring::Restoring;
 pub(crate) use rows_macro::rows;
 
 use std::borrow::Cow;
@@ -28,6 +30,18 @@ pub enum Value<'a> {
     Text(Cow<'a, str>),
     /// A value of bytes.
     Blob(Cow<'a, [u8]>),
+}
+
+impl Value<'_> {
+    /// The value without borrowed content.
+    pub fn into_owned(self) -> Value<'static> {
+        match self {
+            Self::Null => Value::Null,
+            Self::Integer(number) => Value::Integer(number),
+            Self::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
+            Self::Blob(bytes) => Value::Blob(Cow::Owned(bytes.into_owned())),
+        }
+    }
 }
 
 impl fmt::Display for Value<'_> {
@@ -99,6 +113,11 @@ impl Damage {
         Self(found.into())
     }
 
+    /// Damage in a table, from the error that a value in it causes.
+    pub(crate) fn in_table<E: fmt::Display>(table: &'static str) -> impl Fn(E) -> Self + Copy {
+        move |error| Self(format!("{table}: {error}"))
+    }
+
     /// The same damage, with the column it was found in.
     pub(crate) fn in_column(self, table: &str, column: &str) -> Self {
         Self(format!("{table}.{column}: {}", self.0))
@@ -161,6 +180,14 @@ impl<R: Row> Changed<R> {
     /// How many changes there are.
     pub fn count(&self) -> usize {
         self.gone.len() + self.gone_below.len() + self.rows.len()
+    }
+
+    /// Writes a row that has changed, or removes the row with this key if there is none any more.
+    pub(crate) fn put(&mut self, row: Option<R>, key: impl FnOnce() -> R::Key) {
+        match row {
+            Some(row) => self.rows.push(row),
+            None => self.gone.push(key()),
+        }
     }
 }
 

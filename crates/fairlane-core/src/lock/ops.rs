@@ -9,26 +9,17 @@ mod release_lock;
 mod renew_locks;
 mod sweep_locks;
 
-pub use acquire_lock::{AcquireLock, LockAcquired, LockRefusal};
-pub use attend_locks::{AttendLocks, LockClaim, LocksAttended};
-pub use break_lock::{BreakLock, LockBroken};
-pub use inspect_lock::{InspectLock, LockInspected};
-pub use list_locks::{ListLocks, LocksListed};
-pub use release_lock::{LockReleased, ReleaseLock};
-pub use renew_locks::{HeldLock, LockRenewal, LocksRenewed, RenewLocks};
-pub use sweep_locks::{LocksSwept, SweepLocks};
-
 use super::Machine;
 use crate::kernel::operations;
 
 operations! {
     Lock(Machine):
-    AcquireLock,
-    RenewLocks,
-    ReleaseLock,
-    AttendLocks,
-    InspectLock,
-    ListLocks,
-    BreakLock,
-    SweepLocks,
+    acquire_lock::AcquireLock { LockAcquired, LockRefusal },
+    renew_locks::RenewLocks { HeldLock, LockRenewal, LocksRenewed },
+    release_lock::ReleaseLock { LockReleased },
+    attend_locks::AttendLocks { LockClaim, LocksAttended },
+    inspect_lock::InspectLock { LockInspected },
+    list_locks::ListLocks { LocksListed },
+    break_lock::BreakLock { LockBroken },
+    sweep_locks::SweepLocks { LocksSwept },
 }

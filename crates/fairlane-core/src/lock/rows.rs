@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::hashing::HashSeed;
-use crate::kernel::row::{Damage, RowSource, rows};
+use crate::kernel::row::{Damage, Restoring, RowSource, rows};
 use crate::kernel::{RestoreMode, Restored, Stored};
 use crate::names::{HolderName, LockToken};
 use crate::numbers::{Fence, Micros};
@@ -81,38 +81,26 @@ impl Stored for Machine {
         mode: RestoreMode,
     ) -> Result<Option<Restored<Self>>, S::Error> {
         let mut machine = Machine::empty(hash_seed);
-        let mut mended = Vec::new();
-        let mut is_new = true;
-        source.read(|row: Result<LockStateRow, Damage>| {
-            let row = row?;
-            is_new = false;
+        let mut rows = Restoring::new(source, mode, "a holder of a lock");
+        rows.read_intact(|row: LockStateRow| {
             (machine.fence, machine.now) = (row.fence, row.time);
             (machine.expired, machine.expired_stored) = (row.expired, row.expired);
-            Ok(())
         })?;
         let mut delays: BTreeMap<LockName, Micros> = BTreeMap::new();
-        source.read(|row: Result<LockDelayRow, Damage>| {
+        // A delay alone does not make a store that has locks.
+        rows.source.read(|row: Result<LockDelayRow, Damage>| {
             let row = row?;
             let name = LockName::new(&row.name).map_err(|error| Damage::new(error.to_string()))?;
             delays.insert(name, row.until);
             Ok(())
         })?;
-        source.read(|row: Result<LockHolderRow, Damage>| {
-            is_new = false;
-            match row.and_then(LockHolderRow::read) {
-                Ok((name, token, holder)) => {
-                    machine.fence = machine.fence.max(holder.fence);
-                    let lock = machine.locks.entry(name).or_insert_with(|| Lock::new(holder.mode.kind()));
-                    lock.add_holder(token, holder);
-                    Ok(())
-                }
-                // A holder that cannot be read has lost its lock, which it finds out at its next renewal.
-                Err(damage) if mode == RestoreMode::Mend => {
-                    mended.push(format!("a holder of a lock was left out: {damage}"));
-                    Ok(())
-                }
-                Err(damage) => Err(damage),
-            }
+        // A holder that is left out has lost its lock, which it finds out at its next renewal.
+        rows.read(|row: LockHolderRow| {
+            let (name, token, holder) = row.read()?;
+            machine.fence = machine.fence.max(holder.fence);
+            let lock = machine.locks.entry(name).or_insert_with(|| Lock::new(holder.mode.kind()));
+            lock.add_holder(token, holder);
+            Ok(())
         })?;
         for (name, until) in delays {
             let lock = machine.locks.entry(name).or_insert_with(|| Lock::new(LockKind::Exclusive));
@@ -126,7 +114,7 @@ impl Stored for Machine {
             RestoreMode::Strict => Default::default(),
             RestoreMode::Mend => machine.locks.keys().cloned().collect(),
         });
-        Ok((!is_new).then_some(Restored { machine, mended }))
+        Ok(rows.finish(machine))
     }
 }
 
@@ -148,7 +136,7 @@ impl LockHolderRow {
     }
 
     fn read(self) -> Result<(LockName, LockToken, Holder), Damage> {
-        let damaged = |error: crate::names::InvalidName| Damage::new(format!("lock_holders: {error}"));
+        let damaged = Damage::in_table("lock_holders");
         let mode = match (self.mode.as_str(), self.permits) {
             ("exclusive", _) => LockMode::Exclusive,
             ("read", _) => LockMode::Read,

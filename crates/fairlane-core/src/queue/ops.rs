@@ -39,44 +39,6 @@ mod settle;
 mod settle_bulk;
 mod sweep;
 
-pub use admit::{Admission, Admit, Admitted, Destination};
-pub use audit::{Audit, Audited, Fault, Finding, Suspect};
-pub use cancel_bulk::{BulkCancelled, CancelBulk};
-pub use cancel_job::{CancelJob, Cancellation, JobsCancelled};
-pub use discard::{Discard, Discarded, Disposal};
-pub use enqueue::{Difference, Enqueue, Enqueued, JobReceipt, NewJob, Refusal};
-pub use explain::{Explain, Explained, Explanation, Reason, Rules};
-pub use extend::{Extend, Extended, Extension};
-pub use hold_bulk::{BulkHeld, HoldBulk};
-pub use inspect_bulk::InspectBulk;
-pub use inspect_congestion::{CongestionView, InspectCongestion};
-pub use inspect_group::{GroupView, InspectGroup, LaneStanding, LaneView};
-pub use inspect_job::{InspectJob, JobView};
-pub use inspect_queue::{InspectQueue, QueueView};
-pub use inspect_type::{InspectType, TypeView};
-pub use lease::{Lease, Leased, LeasedJob};
-pub use lease_bulks::{LeaseBulks, LeasedBulk, LeasedBulks};
-pub use list_bulks::{BulkPage, ListBulks};
-pub use list_groups::{GroupLine, ListGroups};
-pub use list_jobs::{JobLine, ListJobs, Listed, Listing};
-pub use list_largest_groups::{LargestCursor, LargestGroups, ListLargestGroups};
-pub use list_snapshots::ListSnapshots;
-pub use make_due::{MadeDue, MakeDue};
-pub use open_bulk::{BulkOpened, OpenBulk};
-pub use promote::{Promote, Promoted};
-pub use reclaim::{Reclaim, Reclaimed};
-pub use remove_type::{RemoveType, TypeRemoved};
-pub use report_progress::{Progress, ProgressReport, ProgressReported, ReportProgress};
-pub use requeue_dead::{DeadRequeued, RequeueDead, Requeued};
-pub use resume_bulk::{BulkResumed, ResumeBulk};
-pub use seal_bulk::{BulkSealed, SealBulk};
-pub use set_group::{GroupSet, SetGroup};
-pub use set_queue::{QueueSet, SetQueue};
-pub use set_type::{SetType, TypeSet};
-pub use settle::{Outcome, Settle, Settled, Settlement, Verdict};
-pub use settle_bulk::{Aggregation, BulkSettled, CALLBACK_TYPE, Callback, SettleBulk};
-pub use sweep::{Sweep, Swept};
-
 pub(in crate::queue) use settle::Ended;
 
 use super::{JobRef, Machine};
@@ -84,43 +46,43 @@ use crate::kernel::{Invalid, operations};
 
 operations! {
     Queue(Machine):
-    Enqueue,
-    Lease,
-    Extend,
-    Settle,
-    Promote,
-    Reclaim,
-    SetGroup,
-    SetType,
-    RemoveType,
-    SetQueue,
-    Admit,
-    OpenBulk,
-    SealBulk,
-    HoldBulk,
-    ResumeBulk,
-    CancelBulk,
-    LeaseBulks,
-    SettleBulk,
-    CancelJob,
-    RequeueDead,
-    Discard,
-    MakeDue,
-    Sweep,
-    InspectJob,
-    InspectGroup,
-    InspectType,
-    InspectBulk,
-    InspectCongestion,
-    InspectQueue,
-    ListGroups,
-    ListBulks,
-    ListSnapshots,
-    ListJobs,
-    Explain,
-    Audit,
-    ReportProgress,
-    ListLargestGroups,
+    enqueue::Enqueue { Difference, Enqueued, JobReceipt, NewJob, Refusal },
+    lease::Lease { Leased, LeasedJob },
+    extend::Extend { Extended, Extension },
+    settle::Settle { Outcome, Settled, Settlement, Verdict },
+    promote::Promote { Promoted },
+    reclaim::Reclaim { Reclaimed },
+    set_group::SetGroup { GroupSet },
+    set_type::SetType { TypeSet },
+    remove_type::RemoveType { TypeRemoved },
+    set_queue::SetQueue { QueueSet },
+    admit::Admit { Admission, Admitted, Destination },
+    open_bulk::OpenBulk { BulkOpened },
+    seal_bulk::SealBulk { BulkSealed },
+    hold_bulk::HoldBulk { BulkHeld },
+    resume_bulk::ResumeBulk { BulkResumed },
+    cancel_bulk::CancelBulk { BulkCancelled },
+    lease_bulks::LeaseBulks { LeasedBulk, LeasedBulks },
+    settle_bulk::SettleBulk { Aggregation, BulkSettled, CALLBACK_TYPE, Callback },
+    cancel_job::CancelJob { Cancellation, JobsCancelled },
+    requeue_dead::RequeueDead { DeadRequeued, Requeued },
+    discard::Discard { Discarded, Disposal },
+    make_due::MakeDue { MadeDue },
+    sweep::Sweep { Swept },
+    inspect_job::InspectJob { JobView },
+    inspect_group::InspectGroup { GroupView, LaneStanding, LaneView },
+    inspect_type::InspectType { TypeView },
+    inspect_bulk::InspectBulk,
+    inspect_congestion::InspectCongestion { CongestionView },
+    inspect_queue::InspectQueue { QueueView },
+    list_groups::ListGroups { GroupLine },
+    list_bulks::ListBulks { BulkPage },
+    list_snapshots::ListSnapshots,
+    list_jobs::ListJobs { JobLine, Listed, Listing },
+    explain::Explain { Explained, Explanation, Reason, Rules },
+    audit::Audit { Audited, Fault, Finding, Suspect },
+    report_progress::ReportProgress { Progress, ProgressReport, ProgressReported },
+    list_largest_groups::ListLargestGroups { LargestCursor, LargestGroups },
 }
 
 /// Rejects a job that is named twice in one call.

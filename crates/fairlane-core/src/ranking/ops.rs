@@ -13,34 +13,21 @@ mod set_scores;
 mod show_ranks;
 mod sweep_boards;
 
-pub use cancel_events::CancelEvents;
-pub use close_season::{CloseSeason, SeasonClosed};
-pub use inspect_board::{BoardDetail, BoardInspected, InspectBoard};
-pub use list_boards::{BoardsListed, ListBoards};
-pub use list_ranks::{ListRanks, PageStart, RanksListed};
-pub use rebuild_board::{BoardRebuilt, RebuildBoard, RebuildStep};
-pub use record_events::{EventsRecorded, RecordEvents};
-pub use remove_board::{BoardRemoved, RemoveBoard};
-pub use set_board::{BoardSet, SetBoard};
-pub use set_scores::SetScores;
-pub use show_ranks::ShowRanks;
-pub use sweep_boards::{BoardsSwept, SweepBoards};
-
 use super::Machine;
 use crate::kernel::operations;
 
 operations! {
     Ranking(Machine):
-    RecordEvents,
-    CancelEvents,
-    SetScores,
-    ListRanks,
-    ShowRanks,
-    SetBoard,
-    RemoveBoard,
-    CloseSeason,
-    RebuildBoard,
-    InspectBoard,
-    ListBoards,
-    SweepBoards,
+    record_events::RecordEvents { EventsRecorded },
+    cancel_events::CancelEvents,
+    set_scores::SetScores,
+    list_ranks::ListRanks { PageStart, RanksListed },
+    show_ranks::ShowRanks,
+    set_board::SetBoard { BoardSet },
+    remove_board::RemoveBoard { BoardRemoved },
+    close_season::CloseSeason { SeasonClosed },
+    rebuild_board::RebuildBoard { BoardRebuilt, RebuildStep },
+    inspect_board::InspectBoard { BoardDetail, BoardInspected },
+    list_boards::ListBoards { BoardsListed },
+    sweep_boards::SweepBoards { BoardsSwept },
 }

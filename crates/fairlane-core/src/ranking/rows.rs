@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::hashing::HashSeed;
-use crate::kernel::row::{Damage, RowSource, rows, stored_words};
+use crate::kernel::row::{Damage, Restoring, RowSource, rows, stored_words};
 use crate::kernel::{RestoreMode, Restored, Stored};
-use crate::names::{BoardName, EventId, InvalidName, MemberId, RebuildId};
+use crate::names::{BoardName, EventId, MemberId, RebuildId};
 use crate::numbers::Micros;
 
 use super::Machine;
@@ -119,14 +119,12 @@ impl Stored for Machine {
         }
         changes.ranking_state.rows.push(RankingStateRow { id: 0, time: self.now });
         for name in boards {
-            match self.boards.get(&name) {
-                Some(board) => changes.ranking_boards.rows.push(BoardRow::of(board, &name)),
-                None => changes.ranking_boards.gone.push(name.to_string()),
-            }
+            let row = self.boards.get(&name).map(|board| BoardRow::of(board, &name));
+            changes.ranking_boards.put(row, || name.to_string());
         }
-        separate(sets, &mut changes.ranking_sets);
-        separate(scores, &mut changes.ranking_scores);
-        separate(events, &mut changes.ranking_events);
+        sets.into_iter().for_each(|(number, row)| changes.ranking_sets.put(row, || number));
+        scores.into_iter().for_each(|(number, row)| changes.ranking_scores.put(row, || number));
+        events.into_iter().for_each(|(number, row)| changes.ranking_events.put(row, || number));
         changes
     }
 
@@ -136,46 +134,27 @@ impl Stored for Machine {
         mode: RestoreMode,
     ) -> Result<Option<Restored<Self>>, S::Error> {
         let mut machine = Machine::empty(hash_seed);
-        let (mut mended, mut is_new) = (Vec::new(), true);
-        source.read(|row: Result<RankingStateRow, Damage>| {
-            is_new = false;
-            machine.now = row?.time;
+        let mut rows = Restoring::new(source, mode, "a part of a board");
+        rows.read_intact(|row: RankingStateRow| machine.now = row.time)?;
+        let has_no_state = rows.is_new;
+        let mut read = Read { next: 1, ..Read::default() };
+        rows.read(|row: BoardRow| {
+            read.boards.push(row);
             Ok(())
         })?;
-        let mut leave_out = |damage: Damage| match mode {
-            RestoreMode::Mend => {
-                mended.push(format!("a part of a board was left out: {damage}"));
-                Ok(())
-            }
-            RestoreMode::Strict => Err(damage),
-        };
-        let mut read = Read { next: 1, ..Read::default() };
-        source.read(|row: Result<BoardRow, Damage>| match row {
-            Ok(row) => {
-                read.boards.push(row);
-                Ok(())
-            }
-            Err(damage) => leave_out(damage),
+        rows.read(|row: SetRow| {
+            read.add_set(row, hash_seed);
+            Ok(())
         })?;
-        source.read(|row: Result<SetRow, Damage>| match row {
-            Ok(row) => {
-                read.add_set(row, hash_seed);
-                Ok(())
-            }
-            Err(damage) => leave_out(damage),
-        })?;
-        source.read(|row: Result<ScoreRow, Damage>| {
-            row.and_then(|row| read.add_score(row)).or_else(&mut leave_out)
-        })?;
-        source.read(|row: Result<EventRow, Damage>| {
-            row.and_then(|row| read.add_event(row)).or_else(&mut leave_out)
-        })?;
-        is_new &= read.boards.is_empty() && read.sets.is_empty();
+        rows.read(|row: ScoreRow| read.add_score(row))?;
+        rows.read(|row: EventRow| read.add_event(row))?;
+        // Scores and events without a set do not make a store that has boards.
+        rows.is_new = has_no_state && read.boards.is_empty() && read.sets.is_empty();
         for row in std::mem::take(&mut read.boards) {
-            machine.restore_board(row, &mut read).or_else(&mut leave_out).map_err(S::Error::from)?;
+            rows.accept(machine.restore_board(row, &mut read))?;
         }
         machine.journal.next = read.next;
-        machine.is_used = !is_new;
+        machine.is_used = !rows.is_new;
         machine.journal.touched = Some(Touched::default());
         let events = read.events.into_values().flatten().map(|(_, event)| event.row).collect();
         machine.journal.discard_rows(read.orphans, events);
@@ -185,19 +164,7 @@ impl Stored for Machine {
         if mode == RestoreMode::Mend {
             machine.touch_all();
         }
-        Ok((!is_new).then_some(Restored { machine, mended }))
-    }
-}
-
-fn separate<R: crate::kernel::row::Row<Key = u64>>(
-    touched: BTreeMap<u64, Option<R>>,
-    changed: &mut crate::kernel::row::Changed<R>,
-) {
-    for (number, row) in touched {
-        match row {
-            Some(row) => changed.rows.push(row),
-            None => changed.gone.push(number),
-        }
+        Ok(rows.finish(machine))
     }
 }
 
@@ -236,7 +203,7 @@ impl EventRow {
     fn read(self) -> Result<(EventId, Event), Damage> {
         let mark = match (self.state, &self.member) {
             (EventWord::Counted, Some(member)) => Mark::Counted {
-                member: MemberId::new(member).map_err(damaged("ranking_events"))?,
+                member: MemberId::new(member).map_err(Damage::in_table("ranking_events"))?,
                 delta: self.delta,
                 at_ms: self.at_ms,
                 season: self.season,
@@ -245,13 +212,9 @@ impl EventRow {
             (EventWord::Cancelled, _) => Mark::Cancelled,
             (EventWord::Pending, _) => Mark::Pending,
         };
-        let id = EventId::new(&self.id).map_err(damaged("ranking_events"))?;
+        let id = EventId::new(&self.id).map_err(Damage::in_table("ranking_events"))?;
         Ok((id, Event { row: self.row, arrived_s: self.arrived_s, mark }))
     }
-}
-
-fn damaged(table: &'static str) -> impl Fn(InvalidName) -> Damage {
-    move |error| Damage::new(format!("{table}: {error}"))
 }
 
 /// Sets by their number, until every row is read.
@@ -283,7 +246,7 @@ impl Read {
             self.orphans.push(row.row);
             return Ok(());
         };
-        let member = MemberId::new(&row.member).map_err(damaged("ranking_scores"))?;
+        let member = MemberId::new(&row.member).map_err(Damage::in_table("ranking_scores"))?;
         if set.get(&member).is_some() {
             return Err(Damage::new(format!("ranking_scores: {member} stands twice in {}", row.set_number)));
         }
@@ -335,7 +298,7 @@ impl Read {
 
 impl Machine {
     fn restore_board(&mut self, row: BoardRow, read: &mut Read) -> Result<(), Damage> {
-        let name = BoardName::new(&row.name).map_err(damaged("ranking_boards"))?;
+        let name = BoardName::new(&row.name).map_err(Damage::in_table("ranking_boards"))?;
         let windows = BoardWindows { hour: row.hours, day: row.days, week: row.weeks };
         let settings = BoardSettings {
             rule: row.rule,
@@ -346,7 +309,7 @@ impl Machine {
             events_max: row.events_max,
         };
         settings.validate().map_err(|error| Damage::new(format!("ranking_boards: {name}: {error}")))?;
-        let rebuild_id = |id: &String| RebuildId::new(id).map_err(damaged("ranking_boards"));
+        let rebuild_id = |id: &String| RebuildId::new(id).map_err(Damage::in_table("ranking_boards"));
         let live = read.generation(row.live, row.horizon_ms, self.hash_seed)?;
         let mut board = Board::with(settings, live);
         if let (Some(number), Some(id)) = (row.staged, &row.rebuild) {

@@ -15,38 +15,23 @@ mod set_room;
 mod show_place;
 mod sweep_rooms;
 
-pub use admit_waiters::{AdmitWaiters, WaitersAdmitted};
-pub use inspect_room::{InspectRoom, RoomInspected};
-pub use join_room::{JoinRoom, RoomJoined, RoomRefusal};
-pub use keep_place::KeepPlace;
-pub use leave_room::{LeaveRoom, PlaceLeft};
-pub use list_places::{ListPlaces, PlaceListing, PlacesListed};
-pub use list_rooms::{ListRooms, RoomsListed};
-pub use pause_room::{PauseRoom, RoomPaused};
-pub use report_room::{ReportRoom, RoomReported};
-pub use revoke_place::RevokePlace;
-pub use set_phase::{NextPhase, PhaseSet, SetPhase};
-pub use set_room::{RoomSet, SetRoom};
-pub use show_place::ShowPlace;
-pub use sweep_rooms::{RoomsSwept, SweepRooms};
-
 use super::Machine;
 use crate::kernel::operations;
 
 operations! {
     Room(Machine):
-    JoinRoom,
-    ShowPlace,
-    KeepPlace,
-    AdmitWaiters,
-    LeaveRoom,
-    RevokePlace,
-    SetRoom,
-    SetPhase,
-    PauseRoom,
-    ReportRoom,
-    InspectRoom,
-    ListRooms,
-    ListPlaces,
-    SweepRooms,
+    join_room::JoinRoom { RoomJoined, RoomRefusal },
+    show_place::ShowPlace,
+    keep_place::KeepPlace,
+    admit_waiters::AdmitWaiters { WaitersAdmitted },
+    leave_room::LeaveRoom { PlaceLeft },
+    revoke_place::RevokePlace,
+    set_room::SetRoom { RoomSet },
+    set_phase::SetPhase { NextPhase, PhaseSet },
+    pause_room::PauseRoom { RoomPaused },
+    report_room::ReportRoom { RoomReported },
+    inspect_room::InspectRoom { RoomInspected },
+    list_rooms::ListRooms { RoomsListed },
+    list_places::ListPlaces { PlaceListing, PlacesListed },
+    sweep_rooms::SweepRooms { RoomsSwept },
 }

@@ -3,10 +3,10 @@
 
 use crate::hashing::HashSeed;
 use crate::kernel::downstream::Cut;
-use crate::kernel::row::{Damage, RowSource, rows};
+use crate::kernel::row::{Damage, Restoring, RowSource, rows};
 use crate::kernel::{RestoreMode, Restored, Stored};
 use crate::limits::GOODPUT_BUCKETS;
-use crate::names::{InvalidName, PlaceToken, RoomName, UserId};
+use crate::names::{PlaceToken, RoomName, UserId};
 use crate::numbers::{Fence, Micros};
 use crate::rate::Rate;
 
@@ -84,17 +84,13 @@ impl Stored for Machine {
         }
         changes.room_state.rows.push(RoomStateRow { id: 0, time: self.now });
         for name in rooms {
-            match self.rooms.get(&name) {
-                Some(room) => changes.rooms.rows.push(RoomRow::of(room, &name)),
-                None => changes.rooms.gone.push(name.to_string()),
-            }
+            let row = self.rooms.get(&name).map(|room| RoomRow::of(room, &name));
+            changes.rooms.put(row, || name.to_string());
         }
         for (row, (name, token)) in places {
             let place = self.rooms.get(&name).and_then(|room| room.places.get(&token));
-            match place.filter(|place| place.row == row) {
-                Some(place) => changes.room_places.rows.push(PlaceRow::of(&name, &token, place)),
-                None => changes.room_places.gone.push(row),
-            }
+            let place = place.filter(|place| place.row == row);
+            changes.room_places.put(place.map(|place| PlaceRow::of(&name, &token, place)), || row);
         }
         changes
     }
@@ -105,44 +101,21 @@ impl Stored for Machine {
         mode: RestoreMode,
     ) -> Result<Option<Restored<Self>>, S::Error> {
         let mut machine = Machine::empty(hash_seed);
-        let mut mended = Vec::new();
-        let mut is_new = true;
-        source.read(|row: Result<RoomStateRow, Damage>| {
-            is_new = false;
-            machine.now = row?.time;
+        let mut rows = Restoring::new(source, mode, "a room or a place");
+        rows.read_intact(|row: RoomStateRow| machine.now = row.time)?;
+        rows.read(|row: RoomRow| {
+            let (name, room) = row.read(hash_seed)?;
+            machine.rooms.insert(name, room);
             Ok(())
         })?;
-        let mut leave_out = |damage: Damage| match mode {
-            RestoreMode::Mend => {
-                mended.push(format!("a room or a place was left out: {damage}"));
-                Ok(())
-            }
-            RestoreMode::Strict => Err(damage),
-        };
-        source.read(|row: Result<RoomRow, Damage>| {
-            is_new = false;
-            match row.and_then(|row| row.read(hash_seed)) {
-                Ok((name, room)) => {
-                    machine.rooms.insert(name, room);
-                    Ok(())
-                }
-                Err(damage) => leave_out(damage),
-            }
-        })?;
-        source.read(|row: Result<PlaceRow, Damage>| {
-            is_new = false;
-            match row.and_then(PlaceRow::read).and_then(|read| machine.add_restored(read)) {
-                Ok(()) => Ok(()),
-                Err(damage) => leave_out(damage),
-            }
-        })?;
+        rows.read(|row: PlaceRow| machine.add_restored(row.read()?))?;
         for (name, room) in &mut machine.rooms {
             room.changed = false;
             // The first sweep gives every waiter its time.
             room.deadline = Some(machine.now);
             machine.deadlines.insert((machine.now, name.clone()));
         }
-        machine.is_used = !is_new;
+        machine.is_used = !rows.is_new;
         machine.touched = Some(Touched::default());
         if mode == RestoreMode::Mend {
             let touched = machine.touched.get_or_insert_default();
@@ -153,7 +126,7 @@ impl Stored for Machine {
                 );
             }
         }
-        Ok((!is_new).then_some(Restored { machine, mended }))
+        Ok(rows.finish(machine))
     }
 }
 
@@ -175,7 +148,7 @@ impl PlaceRow {
     }
 
     fn read(self) -> Result<(RoomName, PlaceToken, Place), Damage> {
-        let damaged = |error: InvalidName| Damage::new(format!("room_places: {error}"));
+        let damaged = Damage::in_table("room_places");
         let state = match self.until {
             Some(until) => PlaceState::Active { until },
             None => PlaceState::Waiting { number: self.number, silent_at: Micros::default() },
@@ -189,10 +162,10 @@ impl PlaceRow {
 
 impl RoomRow {
     fn read(self, hash_seed: HashSeed) -> Result<(RoomName, Room), Damage> {
-        let name = RoomName::new(&self.name).map_err(|error| Damage::new(format!("rooms: {error}")))?;
+        let name = RoomName::new(&self.name).map_err(Damage::in_table("rooms"))?;
         let mut room = Room::new(hash_seed);
         let weights: Result<Vec<u32>, _> = self.weights.iter().map(|weight| u32::try_from(*weight)).collect();
-        room.settings.weights = weights.map_err(|error| Damage::new(format!("rooms.weights: {error}")))?;
+        room.settings.weights = weights.map_err(Damage::in_table("rooms.weights"))?;
         if self.tags.len() != room.settings.weights.len() {
             return Err(Damage::new(format!("rooms: {name} has {} tags", self.tags.len())));
         }

@@ -1,6 +1,5 @@
 //! A store in memory that moves rows as any store does: it knows keys and values and nothing of the queue.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use fairlane_core::kernel::row::{
@@ -52,7 +51,7 @@ impl RowSink for MemoryStore {
         for row in &changed.rows {
             let mut values = Values::new();
             row.bind(|value| {
-                values.push(owned(value?));
+                values.push(value?.into_owned());
                 Ok(())
             })?;
             assert!(values.iter().zip(R::TABLE.columns).all(|(value, column)| match value {
@@ -85,13 +84,4 @@ impl RowSource for MemoryStore {
 
 fn key_of(table: &TableInfo, values: &[Value<'static>]) -> Values {
     values[..table.key_columns].to_vec()
-}
-
-fn owned(value: Value<'_>) -> Value<'static> {
-    match value {
-        Value::Null => Value::Null,
-        Value::Integer(number) => Value::Integer(number),
-        Value::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
-        Value::Blob(bytes) => Value::Blob(Cow::Owned(bytes.into_owned())),
-    }
 }

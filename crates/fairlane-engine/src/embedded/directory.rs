@@ -83,7 +83,7 @@ impl EmbeddedEngine {
         let space = tokio::task::spawn_blocking(move || disk::space(&folder)).await;
         let space = space.map_err(|_| stopped())?;
         space.map(Some).map_err(|error| {
-            EngineError::refused(format!("the free space of the data directory cannot be read: {error}"))
+            EngineError::refused(format!("the free space of the data directory cannot be read: {error}; check its path and its permissions"))
         })
     }
 }

@@ -7,7 +7,8 @@ mod results;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
@@ -270,9 +271,15 @@ pub(super) struct BulkPath {
     pub bulk: BulkId,
 }
 
-impl BulkPath {
-    fn find(self, app: &Shared) -> Result<Bulk, Problem> {
-        Ok(app.fairlane.bulk(self.group, self.bulk).opened_before()?)
+/// A handle to the bulk action in the path.
+struct InPath(Bulk);
+
+impl FromRequestParts<Shared> for InPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+        let Path(BulkPath { group, bulk }) = Path::from_request_parts(parts, app).await?;
+        Ok(Self(app.fairlane.bulk(group, bulk).opened_before()?))
     }
 }
 
@@ -300,11 +307,8 @@ fn unfinished(view: BulkView, action: &str) -> Result<Json<views::BulkView>, Pro
     params(BulkPath),
     responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
-async fn show(
-    State(app): State<Shared>,
-    Path(path): Path<BulkPath>,
-) -> Result<Json<views::BulkView>, Problem> {
-    response(path.find(&app)?.view().await)
+async fn show(InPath(bulk): InPath) -> Result<Json<views::BulkView>, Problem> {
+    response(bulk.view().await)
 }
 
 /// What the producer of a bulk action expects when it seals it.
@@ -330,12 +334,11 @@ struct Seal {
     responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
 async fn seal(
-    State(app): State<Shared>,
-    Path(path): Path<BulkPath>,
+    InPath(bulk): InPath,
     Json(Seal { expected }): Json<Seal>,
 ) -> Result<Json<views::BulkView>, Problem> {
     within("expected", expected.unwrap_or(0), 0, INTEGER_MAX)?;
-    response(path.find(&app)?.seal(expected).await)
+    response(bulk.seal(expected).await)
 }
 
 /// Holds a bulk action
@@ -349,11 +352,8 @@ async fn seal(
     params(BulkPath),
     responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
-async fn hold(
-    State(app): State<Shared>,
-    Path(path): Path<BulkPath>,
-) -> Result<Json<views::BulkView>, Problem> {
-    unfinished(path.find(&app)?.hold().await?, "hold")
+async fn hold(InPath(bulk): InPath) -> Result<Json<views::BulkView>, Problem> {
+    unfinished(bulk.hold().await?, "hold")
 }
 
 /// Resumes a bulk action
@@ -367,11 +367,8 @@ async fn hold(
     params(BulkPath),
     responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
-async fn resume(
-    State(app): State<Shared>,
-    Path(path): Path<BulkPath>,
-) -> Result<Json<views::BulkView>, Problem> {
-    unfinished(path.find(&app)?.resume().await?, "resume")
+async fn resume(InPath(bulk): InPath) -> Result<Json<views::BulkView>, Problem> {
+    unfinished(bulk.resume().await?, "resume")
 }
 
 /// Cancels a bulk action
@@ -385,11 +382,8 @@ async fn resume(
     params(BulkPath),
     responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
-async fn cancel(
-    State(app): State<Shared>,
-    Path(path): Path<BulkPath>,
-) -> Result<Json<views::BulkView>, Problem> {
-    response(path.find(&app)?.cancel().await)
+async fn cancel(InPath(bulk): InPath) -> Result<Json<views::BulkView>, Problem> {
+    response(bulk.cancel().await)
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -442,10 +436,9 @@ pub(crate) fn results() -> MethodRouter<Shared> {
 )]
 async fn results_of(
     State(app): State<Shared>,
-    Path(path): Path<BulkPath>,
+    InPath(bulk): InPath,
     Query(ResultsQuery { filter }): Query<ResultsQuery>,
 ) -> Result<Response, Problem> {
-    let bulk = path.find(&app)?;
     bulk.view().await?;
     let filter = filter.map(fairlane::Filter::from).unwrap_or_default();
     let body = Body::new(Results::new(bulk, filter, app.stopping.clone()));

@@ -62,9 +62,13 @@ pub(super) fn rate(given: Option<Option<String>>) -> Result<Option<Option<Rate>>
     given.map(|rate| rate.map(read).transpose()).transpose()
 }
 
-/// The problem of an empty change, which is most likely a mistake.
-pub(super) fn nothing_to_change(settings: &str) -> Problem {
-    ProblemKind::Invalid.because(format!("the change is empty; set at least one of {settings}"))
+/// A change that has at least one of these settings: an empty one is most likely a mistake.
+pub(super) fn filled<P: Default + PartialEq>(change: P, settings: &str) -> Result<P, Problem> {
+    if change == P::default() {
+        let detail = format!("the change is empty; set at least one of {settings}");
+        return Err(ProblemKind::Invalid.because(detail));
+    }
+    Ok(change)
 }
 
 /// The position in a cursor.

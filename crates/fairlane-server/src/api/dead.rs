@@ -56,10 +56,7 @@ impl Filter {
     /// The dead jobs that it includes. A key bound to groups must name one of them.
     fn checked(self, app: &App, caller: &Caller) -> Result<Dead, Problem> {
         within("older_than_ms", self.older_than_ms.unwrap_or(0), 0, DELAY_MS_MAX)?;
-        match &self.group {
-            Some(group) => caller.check_group(group)?,
-            None => caller.check_all_groups()?,
-        }
+        caller.check_group_or_all(self.group.as_ref())?;
         Ok(app.fairlane.dead().filter(DeadFilter {
             group: self.group.map(|group| group.to_string()),
             job_type: self.r#type.map(|name| name.to_string()),

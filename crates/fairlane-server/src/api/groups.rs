@@ -133,10 +133,7 @@ impl TryFrom<Change> for GroupPatch {
             concurrency: change.concurrency,
             paused: change.paused,
         };
-        if patch == Self::default() {
-            return Err(change::nothing_to_change("weight, base_priority, rate, concurrency and paused"));
-        }
-        Ok(patch)
+        change::filled(patch, "weight, base_priority, rate, concurrency and paused")
     }
 }
 

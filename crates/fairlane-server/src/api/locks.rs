@@ -41,14 +41,6 @@ struct LockPath {
     lock: LockName,
 }
 
-/// Refuses a lock that does not belong to a group of the caller's key.
-fn check(caller: &Caller, name: &LockName) -> Result<(), Problem> {
-    match name.group() {
-        Some(group) => caller.check_group(group),
-        None => caller.check_all_groups(),
-    }
-}
-
 /// A request for a lock.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -173,7 +165,7 @@ async fn acquire(
     Path(LockPath { lock: name }): Path<LockPath>,
     Json(request): Json<AcquireRequest>,
 ) -> Result<Json<AcquireResponse>, Problem> {
-    check(&caller, &name)?;
+    caller.check_group_or_all(name.group())?;
     let (options, wait) = request.checked(&app, &caller)?;
     let lock = app.fairlane.lock(&name).options(options);
     let acquired = tokio::select! {
@@ -251,7 +243,7 @@ async fn renew(
     Path(LockPath { lock: name }): Path<LockPath>,
     Json(request): Json<RenewRequest>,
 ) -> Result<Json<RenewResponse>, Problem> {
-    check(&caller, &name)?;
+    caller.check_group_or_all(name.group())?;
     let ttl = request.ttl_ms.map_or(LockOptions::default().ttl, Duration::from_millis);
     let remaining = app.fairlane.lock(&name).ttl(ttl).renew_token(&request.token).await?;
     let remaining_ms = remaining.map(|remaining| remaining.as_millis() as u64);
@@ -293,7 +285,7 @@ async fn release(
     Path(LockPath { lock: name }): Path<LockPath>,
     Json(request): Json<ReleaseRequest>,
 ) -> Result<Json<ReleaseResponse>, Problem> {
-    check(&caller, &name)?;
+    caller.check_group_or_all(name.group())?;
     let released = app.fairlane.lock(&name).release_token(&request.token).await?;
     Ok(Json(ReleaseResponse { released: released == LockReleased::Released }))
 }
@@ -313,7 +305,7 @@ async fn show(
     caller: Caller,
     Path(LockPath { lock: name }): Path<LockPath>,
 ) -> Result<Json<LockView>, Problem> {
-    check(&caller, &name)?;
+    caller.check_group_or_all(name.group())?;
     let view = app.fairlane.lock(&name).view().await?;
     let view =
         view.ok_or_else(|| ProblemKind::NotFound.because(format!("lock {name} is free and has no waiters")));
@@ -361,10 +353,7 @@ async fn list(
     caller: Caller,
     Query(page): Query<Page>,
 ) -> Result<Json<LocksPage>, Problem> {
-    match &page.group {
-        Some(group) => caller.check_group(group)?,
-        None => caller.check_all_groups()?,
-    }
+    caller.check_group_or_all(page.group.as_ref())?;
     let listed = app.fairlane.locks(page.group, page.cursor, page.limit.unwrap_or(PAGE)).await?;
     let locks = listed.locks.into_iter().map(LockView::from).collect();
     Ok(Json(LocksPage { locks, next: listed.next.map(|next| next.to_string()) }))
@@ -406,7 +395,7 @@ async fn break_holders(
     Path(LockPath { lock: name }): Path<LockPath>,
     Json(request): Json<BreakRequest>,
 ) -> Result<Json<BreakResponse>, Problem> {
-    check(&caller, &name)?;
+    caller.check_group_or_all(name.group())?;
     let fence = request.fence.map(|fence| within("a fence", fence, 1, INTEGER_MAX - 1)).transpose();
     let fence = fence.map_err(|error| Problem::from(error).at("/fence"))?;
     let holders = app.fairlane.lock(&name).break_holders(fence.map(Fence)).await?;

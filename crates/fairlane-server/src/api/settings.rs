@@ -271,9 +271,7 @@ async fn change(
     State(app): State<Shared>,
     Json(change): Json<Change>,
 ) -> Result<Json<SettingsResponse>, Problem> {
-    if change == Change::default() {
-        return Err(change::nothing_to_change("the settings that GET /api/settings lists"));
-    }
+    let change = change::filled(change, "the settings that GET /api/settings lists")?;
     // A change reads all settings and writes them back, so two changes must not overlap.
     let _changing = app.changing_settings.lock().await;
     let settings = change.applied_to(app.fairlane.queue_view().await?.settings)?;

@@ -106,10 +106,7 @@ impl TryFrom<Change> for TypePatch {
             paused: change.paused,
             max_retry_count: change.max_retry_count,
         };
-        if patch == Self::default() {
-            return Err(change::nothing_to_change("rate, concurrency, paused and max_retry_count"));
-        }
-        Ok(patch)
+        change::filled(patch, "rate, concurrency, paused and max_retry_count")
     }
 }
 

@@ -8,8 +8,8 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::form::Form;
-use super::format::{count, encoded, span};
-use super::page::{Section, View, see_other};
+use super::format::{count, span};
+use super::page::{After, Section, View, see_other};
 use crate::access::Permission;
 use crate::app::Shared;
 use crate::extract::Query;
@@ -18,11 +18,6 @@ use crate::problem::{Problem, ProblemKind};
 /// Locks on a page.
 const PAGE: usize = 50;
 
-#[derive(Deserialize)]
-pub(super) struct Filter {
-    after: Option<String>,
-}
-
 fn lock_name(text: &str) -> Result<LockName, Problem> {
     LockName::new(text).map_err(Problem::from)
 }
@@ -30,17 +25,16 @@ fn lock_name(text: &str) -> Result<LockName, Problem> {
 pub(super) async fn list(
     view: View,
     State(app): State<Shared>,
-    Query(filter): Query<Filter>,
+    Query(After { after }): Query<After>,
 ) -> Result<Response, Problem> {
-    let after = filter.after.as_deref().map(lock_name).transpose()?;
+    let after = after.as_deref().map(lock_name).transpose()?;
     let listed = app.fairlane.locks(None, after, PAGE).await?;
     let locks: Vec<LockView> = listed.locks.into_iter().map(LockView::from).collect();
-    let next = listed.next.map(|next| view.to(format!("locks?after={}", encoded(next.to_string()))));
     Ok(view.page(Section::Locks, "Locks", html! {
         h1 { "Locks" }
         section.card id="locks" data-live {
             @if locks.is_empty() { p.empty { "No lock is held or waited for." } } @else { (table(&view, &locks)) }
-            @if let Some(next) = &next { nav.pager aria-label="More locks" { a.button href=(next) rel="next" { "Next" } } }
+            (view.next_page("More locks", "locks?after=", listed.next))
         }
     }))
 }

@@ -3,7 +3,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use fairlane::views::{HorizonHolder, OutboxFailureView, OutboxView};
+use fairlane::views::{HorizonHolder, OUTBOX_COUNTED_MAX, OutboxFailureView, OutboxView};
 use fairlane_core::Micros;
 use maud::{Markup, html};
 
@@ -14,8 +14,6 @@ use crate::app::Shared;
 use crate::outbox::{Reading, visible_to};
 use crate::problem::Problem;
 
-/// Jobs are counted up to this number.
-const COUNTED_MAX: u64 = 10_000;
 /// Codes of jobs that never were in the queue, so that they have no page.
 const NEVER_QUEUED: [&str; 2] = ["invalid_job", "conflict"];
 
@@ -115,7 +113,7 @@ fn tile(label: &str, value: &str, note: &str) -> Markup {
 
 /// A number that is counted up to a bound.
 fn at_most(number: u64) -> String {
-    format!("{}{}", count(number), if number >= COUNTED_MAX { "+" } else { "" })
+    format!("{}{}", count(number), if number >= OUTBOX_COUNTED_MAX { "+" } else { "" })
 }
 
 fn seconds(seconds: f64) -> String {
@@ -135,8 +133,8 @@ fn mirror(outbox: &OutboxView) -> Markup {
                     ("SUCCEEDED", "good", mirror.succeeded), ("FAILED", "bad", mirror.failed),
                 ] { div.tile { span { (badge(status, class)) } strong { (count(jobs)) } } }
             }
-            @if open >= COUNTED_MAX { p.muted { "There are more: QUEUED and RUNNING are counted among the 10,000 oldest jobs that have not ended." } }
-            @if ended >= COUNTED_MAX { p.muted { "SUCCEEDED and FAILED are counted among the 10,000 jobs that ended last." } }
+            @if open >= OUTBOX_COUNTED_MAX { p.muted { "There are more: QUEUED and RUNNING are counted among the 10,000 oldest jobs that have not ended." } }
+            @if ended >= OUTBOX_COUNTED_MAX { p.muted { "SUCCEEDED and FAILED are counted among the 10,000 jobs that ended last." } }
         }
     }
 }

@@ -133,6 +133,15 @@ impl View {
         html! { a href=(self.to(format!("types/{}", encoded(&name)))) { (name) } }
     }
 
+    /// The link to the next page of a list, if there is one. `path` ends where the last name of this
+    /// page follows.
+    pub fn next_page(&self, label: &str, path: &str, last: Option<impl Display>) -> Markup {
+        let next = last.map(|last| self.to(format!("{path}{}", encoded(last))));
+        html! {
+            @if let Some(next) = next { nav.pager aria-label=(label) { a.button href=(next) rel="next" { "Next" } } }
+        }
+    }
+
     /// A page.
     pub fn page(&self, section: Section, title: &str, body: Markup) -> Response {
         let markup = frame(
@@ -174,6 +183,12 @@ fn notice(query: &str) -> Option<String> {
         "closed" => "The waiting room is closed: no more users can join.".to_owned(),
         _ => return None,
     })
+}
+
+/// The query of a list of names: the last name of the page before.
+#[derive(Deserialize)]
+pub(super) struct After {
+    pub after: Option<String>,
 }
 
 /// A response that leads a browser to another page after a form.

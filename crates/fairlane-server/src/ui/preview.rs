@@ -61,7 +61,7 @@ impl Previews {
         });
         match tokio::time::timeout(PATIENCE, simulated).await {
             Ok(Ok(preview)) => Ok(Previewed { preview, assumed }),
-            Ok(Err(error)) => Err(ProblemKind::Broken.because(format!("the preview failed: {error}"))),
+            Ok(Err(error)) => Err(ProblemKind::Broken.because(format!("the preview failed: {error}; go back and save without a preview"))),
             Err(_) => Err(ProblemKind::Overloaded.because(format!(
                 "the preview was not ready after {} seconds, since the machine is busy; go back and try again, or \
                  save without a preview",

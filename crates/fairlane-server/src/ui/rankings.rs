@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::form::filled;
 use super::format::{count, counted, encoded, span};
-use super::page::{Section, View};
+use super::page::{After, Section, View};
 use crate::app::Shared;
 use crate::extract::{Path, Query};
 use crate::problem::{Problem, ProblemKind};
@@ -21,26 +21,20 @@ const TOP: usize = 100;
 /// Members in front of one that was searched, and on its page.
 const AROUND: (u64, usize) = (5, 11);
 
-#[derive(Deserialize)]
-pub(super) struct Filter {
-    after: Option<String>,
-}
-
 pub(super) async fn list(
     view: View,
     State(app): State<Shared>,
-    Query(filter): Query<Filter>,
+    Query(After { after }): Query<After>,
 ) -> Result<Response, Problem> {
-    let after = filter.after.as_deref().map(BoardName::new).transpose()?;
+    let after = after.as_deref().map(BoardName::new).transpose()?;
     let listed = app.fairlane.rankings(after, PAGE).await?;
     let boards: Vec<BoardView> = listed.boards.into_iter().map(BoardView::from).collect();
-    let next = listed.next.map(|next| view.to(format!("rankings?after={}", encoded(next.to_string()))));
     Ok(view.page(Section::Rankings, "Rankings", html! {
         h1 { "Rankings" }
         section.card id="rankings" data-live {
             @if boards.is_empty() { p.empty { "There are no boards. An application makes one, or fairlane ranking set." } }
             @else { (boards_table(&view, &boards)) }
-            @if let Some(next) = &next { nav.pager aria-label="More boards" { a.button href=(next) rel="next" { "Next" } } }
+            (view.next_page("More boards", "rankings?after=", listed.next))
         }
     }))
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::customer::unknown_act;
 use super::form::{Form, filled};
 use super::format::{badge, count, encoded, span};
-use super::page::{Section, View, see_other};
+use super::page::{After, Section, View, see_other};
 use crate::access::Permission;
 use crate::app::Shared;
 use crate::extract::{Path, Query};
@@ -19,20 +19,14 @@ use crate::problem::{Problem, ProblemKind};
 /// Waiting rooms on a page.
 const PAGE: usize = 50;
 
-#[derive(Deserialize)]
-pub(super) struct Filter {
-    after: Option<String>,
-}
-
 pub(super) async fn list(
     view: View,
     State(app): State<Shared>,
-    Query(filter): Query<Filter>,
+    Query(After { after }): Query<After>,
 ) -> Result<Response, Problem> {
-    let after = filter.after.as_deref().map(RoomName::new).transpose()?;
+    let after = after.as_deref().map(RoomName::new).transpose()?;
     let listed = app.fairlane.rooms(after, PAGE).await?;
     let rooms: Vec<RoomView> = listed.rooms.into_iter().map(RoomView::from).collect();
-    let next = listed.next.map(|next| view.to(format!("rooms?after={}", encoded(next.to_string()))));
     Ok(view.page(Section::Rooms, "Waiting rooms", html! {
         h1 { "Waiting rooms" }
         section.card id="rooms" data-live {
@@ -55,7 +49,7 @@ pub(super) async fn list(
                     }
                 }
             }
-            @if let Some(next) = &next { nav.pager aria-label="More rooms" { a.button href=(next) rel="next" { "Next" } } }
+            (view.next_page("More rooms", "rooms?after=", listed.next))
         }
     }))
 }

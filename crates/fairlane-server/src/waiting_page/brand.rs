@@ -61,12 +61,12 @@ impl WaitingPage {
         Ok(page)
     }
 
-    /// The same with the time at which the room opens, which visitors see before.
+    /// The page with the time at which the room opens, which visitors see before.
     pub fn opening_at(self, opens_at: SystemTime) -> Self {
         Self { opens_at: Some(opens_at), ..self }
     }
 
-    /// The same with other colours, for browsers that prefer light and dark pages.
+    /// The page with other colours, for browsers that prefer light and dark pages.
     pub fn coloured(self, light: Option<PageColours>, dark: Option<PageColours>) -> Self {
         Self { light: light.unwrap_or(self.light), dark: dark.unwrap_or(self.dark), ..self }
     }

@@ -97,7 +97,10 @@ async fn save(api: &Api, file: &OutputFile, path: &Path) -> Result<(), Outcome> 
 }
 
 fn cannot_save(path: &Path, error: &io::Error) -> Outcome {
-    Outcome::retry("output", format!("{} cannot be written: {error}", path.display()))
+    Outcome::retry(
+        "output",
+        format!("{} cannot be written: {error}; check its folder and the free space", path.display()),
+    )
 }
 
 /// The last part of a name, with characters that are safe in a file name.

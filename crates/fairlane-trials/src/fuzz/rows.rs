@@ -110,7 +110,7 @@ impl RowSink for Rows {
         for row in &changed.rows {
             let mut values = Values::new();
             row.bind(|value| {
-                values.push(owned(value?));
+                values.push(value?.into_owned());
                 Ok(())
             })?;
             rows.push(values);
@@ -132,14 +132,5 @@ impl RowSource for Rows {
             take(R::read(|| values.next().ok_or_else(|| Damage::new("a column is missing"))))?;
         }
         Ok(())
-    }
-}
-
-fn owned(value: Value<'_>) -> Value<'static> {
-    match value {
-        Value::Null => Value::Null,
-        Value::Integer(number) => Value::Integer(number),
-        Value::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
-        Value::Blob(bytes) => Value::Blob(Cow::Owned(bytes.into_owned())),
     }
 }

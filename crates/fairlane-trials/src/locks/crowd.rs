@@ -42,7 +42,7 @@ pub struct Report {
     pub grants_each_second: f64,
     /// Connections for messages: beside the processes that wait, one has used the lock before.
     pub subscribers: usize,
-    /// The same when no process waits any more.
+    /// Connections for messages when no process waits any more.
     pub subscribers_after: usize,
     /// The invariants that were violated.
     pub violations: Vec<String>,

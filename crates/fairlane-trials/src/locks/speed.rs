@@ -36,15 +36,15 @@ pub struct Report {
     pub set_del_us: f64,
     /// Acquire and release as commands of the engine.
     pub engine_us: f64,
-    /// The same with a guard of the library, whose locks have a thread of their own.
+    /// Acquire and release with a guard of the library, whose locks have a thread of their own.
     pub guard_us: f64,
-    /// The same with the crate `rslock`.
+    /// Acquire and release with the crate `rslock`.
     pub rslock_us: f64,
     /// One message from a publisher to a subscriber, and one round trip.
     pub hop_us: f64,
     /// From the release of a guard until a waiter has its guard.
     pub hand_off_us: f64,
-    /// The same for waiters that insist on their order.
+    /// From the release of a guard until a waiter that insists on its order has its guard.
     pub fair_hand_off_us: f64,
 }
 

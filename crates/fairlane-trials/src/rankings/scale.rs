@@ -36,7 +36,7 @@ pub struct Cost {
     pub members: u64,
     /// ZINCRBY and then ZREVRANK, two round trips.
     pub bare_us: f64,
-    /// The same in one round trip, as a pipeline.
+    /// ZINCRBY and ZREVRANK in one round trip, as a pipeline.
     pub bare_pipelined_us: f64,
     /// An event with the rank of its member, on a board with one window and on one with four.
     pub record_us: [f64; 2],

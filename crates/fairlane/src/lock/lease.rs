@@ -76,7 +76,7 @@ impl Lease {
         self.release.send(engine).await.map_err(Error::from)
     }
 
-    /// The same in the background.
+    /// Ends a lease in the background.
     pub fn abandon(self, engine: &'static str) {
         self.note_end(engine);
         // Dropping it passes the release to the thread.

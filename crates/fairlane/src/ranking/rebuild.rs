@@ -109,8 +109,8 @@ impl Ranking {
         self.audit_up_to(BOARD_MEMBERS_MAX, lines).await
     }
 
-    /// The same with a bound of the members that are kept in memory; a source with more of them is an
-    /// error.
+    /// As [`audit`](Self::audit), with a bound of the members that are kept in memory; a source with
+    /// more of them is an error.
     pub async fn audit_up_to<R: AsyncBufRead + Unpin>(
         &self,
         members_max: usize,

@@ -4,6 +4,10 @@ use serde::Serialize;
 
 use super::Time;
 
+/// Jobs of an outbox are counted up to this number, so that a view of a large one is as fast as any
+/// other.
+pub const OUTBOX_COUNTED_MAX: u64 = 10_000;
+
 /// The outbox, the jobs that came through it, and the transactions that hold jobs back.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Outbox))]

@@ -21,15 +21,15 @@ pub struct BenchResult {
     pub floor_ratio: Option<f64>,
     /// Time that the server spent in scripts, per job.
     pub server_us_per_job: Option<f64>,
-    /// The same for the floor.
+    /// Time that the server spent on the floor's commands, per job.
     pub floor_us_per_job: Option<f64>,
     /// Processor time of the server's main thread, per job.
     pub server_cpu_us_per_job: Option<f64>,
-    /// The same for the floor.
+    /// Processor time of the server's main thread for the floor, per job.
     pub floor_cpu_us_per_job: Option<f64>,
     /// Commands that the scripts called, per job.
     pub calls_per_job: Option<f64>,
-    /// The same for the floor.
+    /// Commands that the floor sent, per job.
     pub floor_calls_per_job: Option<f64>,
     /// The 99.9th percentile of the duration of script calls: the upper end of the server's bucket.
     pub script_p999_ms: Option<f64>,
@@ -49,7 +49,7 @@ pub struct BenchResult {
     pub floor_latency_p99_us: Option<f64>,
     /// Bytes of a waiting job in addition to its payload.
     pub bytes_per_job: Option<f64>,
-    /// The same for the floor.
+    /// Bytes that the floor stores for a waiting job in addition to its payload.
     pub floor_bytes_per_job: Option<f64>,
     /// Memory of this process per waiting job in addition to its payload, with a directory.
     pub resident_bytes_per_job: Option<f64>,

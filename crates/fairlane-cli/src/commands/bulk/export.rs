@@ -62,14 +62,11 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     bulk.view().await?;
     let is_terminal = arguments.out.is_none() && std::io::stdout().is_terminal();
     let (to_terminal, lines) = tokio::io::duplex(TERMINAL_BUFFER_BYTES);
-    let writer: Box<dyn AsyncWrite + Unpin> =
-        match &arguments.out {
-            None if is_terminal => Box::new(to_terminal),
-            None => Box::new(tokio::io::stdout()),
-            Some(path) => Box::new(tokio::fs::File::create(path).await.map_err(|error| {
-                Failure::bad_input(format!("{} cannot be written: {error}", path.display()))
-            })?),
-        };
+    let writer: Box<dyn AsyncWrite + Unpin> = match &arguments.out {
+        None if is_terminal => Box::new(to_terminal),
+        None => Box::new(tokio::io::stdout()),
+        Some(path) => Box::new(tokio::fs::File::create(path).await.map_err(Failure::unwritable(path))?),
+    };
     // The lines themselves show the progress on the same terminal.
     let bar = spinner(arguments.bulk.target.json || is_terminal, "writing results");
     let export = bulk.export(BufWriter::new(writer), filter);

@@ -175,7 +175,7 @@ async fn open_source(file: &Path) -> Result<(Source, Option<u64>), Failure> {
     if file == Path::new("-") {
         return Ok((Box::new(BufReader::new(tokio::io::stdin())), None));
     }
-    let unreadable = |error| Failure::bad_input(format!("{} cannot be read: {error}", file.display()));
+    let unreadable = Failure::unreadable(file);
     let opened = tokio::fs::File::open(file).await.map_err(unreadable)?;
     let metadata = opened.metadata().await.map_err(unreadable)?;
     if metadata.is_dir() {

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fairlane::views::{BoardDetailView, BoardView, ClosedSeasonView};
-use fairlane::{BoardName, BoardOrder, BoardRule, WindowKind, duration_text};
+use fairlane::{BoardOrder, BoardRule, WindowKind, duration_text};
 use fairlane_core::limits::LIST_BOARDS_MAX;
 use serde::Serialize;
 
 use super::OneBoard;
 use super::standing::table;
 use crate::failure::Failure;
+use crate::pages::read_pages;
 use crate::tables::{self, counted, thousands};
 use crate::target::{QueueTarget, list_length};
 
@@ -191,16 +192,12 @@ struct BoardList {
 /// Lists boards.
 pub(super) async fn list(ListArguments { limit, target }: ListArguments) -> Result<(), Failure> {
     let fairlane = target.attach().await?;
-    let (mut boards, mut after) = (Vec::new(), None::<BoardName>);
-    loop {
-        let page = fairlane.rankings(after.take(), (limit - boards.len()).min(LIST_BOARDS_MAX)).await?;
-        boards.extend(page.boards.into_iter().map(BoardView::from));
-        after = page.next;
-        if after.is_none() || boards.len() >= limit {
-            break;
-        }
-    }
-    let list = BoardList { boards };
+    let read = async |after, most| {
+        let page = fairlane.rankings(after, most).await?;
+        Ok::<_, Failure>((page.boards, page.next))
+    };
+    let boards = read_pages(limit, LIST_BOARDS_MAX, read).await?;
+    let list = BoardList { boards: boards.into_iter().map(BoardView::from).collect() };
     target.print(&list, || list.text())
 }
 

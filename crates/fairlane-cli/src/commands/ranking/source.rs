@@ -87,8 +87,7 @@ async fn open(file: &Path) -> Result<Source, Failure> {
     if file == Path::new("-") {
         return Ok(Box::new(BufReader::new(tokio::io::stdin())));
     }
-    let unreadable = |error| Failure::bad_input(format!("{} cannot be read: {error}", file.display()));
-    let opened = tokio::fs::File::open(file).await.map_err(unreadable)?;
+    let opened = tokio::fs::File::open(file).await.map_err(Failure::unreadable(file))?;
     Ok(Box::new(BufReader::with_capacity(1 << 16, opened)))
 }
 

@@ -67,8 +67,7 @@ pub(super) async fn open(OpenArguments { room, tickets }: OpenArguments) -> Resu
             ));
         }
         (true, Some(path)) => {
-            let unwritable =
-                |error| Failure::broken(format!("{} cannot be written: {error}", path.display()));
+            let unwritable = Failure::unwritable_now(&path);
             let mut file = BufWriter::new(File::create(&path).map_err(unwritable)?);
             handle.open_prequeue(|line| writeln!(file, "{line}")).await?;
             file.flush().map_err(unwritable)?;
@@ -79,9 +78,8 @@ pub(super) async fn open(OpenArguments { room, tickets }: OpenArguments) -> Resu
 
 /// Verifies a draw.
 pub(super) fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
-    let unreadable =
-        |error| Failure::bad_input(format!("{} cannot be read: {error}", arguments.list.display()));
-    let list = BufReader::new(File::open(&arguments.list).map_err(unreadable)?);
+    let list = File::open(&arguments.list).map_err(Failure::unreadable(&arguments.list))?;
+    let list = BufReader::new(list);
     let user = arguments.user.as_ref().map(UserId::new).transpose().map_err(fairlane::Error::from)?;
     let seed = Seed::from(arguments.seed.as_str());
     let verified = verify_draw(list, &seed, &arguments.commitment, &arguments.digest, user.as_ref());

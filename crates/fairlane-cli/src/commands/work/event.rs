@@ -310,6 +310,7 @@ fn serving(
     if !types.is_empty() {
         writeln!(f, "  types     {}", listed(types))?;
     }
+    writeln!(f, "  dashboard {address}/")?;
     writeln!(f, "  docs      {address}/docs")?;
     writeln!(f, "  metrics   {address}/metrics")?;
     write!(f, "  stop      Ctrl-C waits for running requests and jobs; press it again to stop at once")

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::activity::{ActivityEntry, ActivitySubject, Machine};
 use crate::kernel::operation::line_of;
-use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
+use crate::kernel::{Access, Context, Invalid, Operation, PageSize, Permission};
 use crate::limits::{ACTIVITY_NAME_BYTES_MAX, LIST_ACTIVITY_MAX};
-use crate::numbers::{Micros, within};
+use crate::numbers::Micros;
 
 /// Lists changes, the newest first. It reads the whole log at most, which is bounded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,25 +35,22 @@ impl Operation for ListActivity {
     type Reply = ActivityListed;
 
     const STEM: &'static str = "list_activity";
+    const READ_ONLY: bool = true;
+
+    fn page_size(&self) -> Option<PageSize> {
+        Some(PageSize { what: "the changes of a page", items: self.limit, items_max: LIST_ACTIVITY_MAX })
+    }
 
     fn validate(&self) -> Result<(), Invalid> {
-        within("the changes of a page", self.limit as u64, 1, LIST_ACTIVITY_MAX as u64)?;
+        self.validate_page()?;
         if let Some(subject) = &self.subject {
             line_of("the name of a changed thing", &subject.name, ACTIVITY_NAME_BYTES_MAX)?;
         }
         Ok(())
     }
 
-    fn is_read_only(&self) -> bool {
-        true
-    }
-
     fn access(&self) -> Access<'_> {
         Access::all_groups(Permission::Operate)
-    }
-
-    fn weight(&self) -> OperationWeight {
-        OperationWeight::jobs(self.limit)
     }
 
     fn apply(self, machine: &mut Machine, _: &mut Context) -> ActivityListed {

@@ -21,10 +21,7 @@ impl Operation for InspectLock {
     type Reply = LockInspected;
 
     const STEM: &'static str = "inspect_lock";
-
-    fn is_read_only(&self) -> bool {
-        true
-    }
+    const READ_ONLY: bool = true;
 
     fn access(&self) -> Access<'_> {
         Access::group_or_all(Permission::Read, self.name.group())

@@ -4,11 +4,12 @@ use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
+use crate::kernel::page::page_of;
+use crate::kernel::{Access, Context, Operation, PageSize, Permission};
 use crate::limits::LIST_LOCKS_MAX;
 use crate::lock::{LockName, LockView, Machine};
 use crate::names::GroupId;
-use crate::numbers::{Micros, within};
+use crate::numbers::Micros;
 
 /// Lists locks that have holders or waiters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,22 +36,14 @@ impl Operation for ListLocks {
     type Reply = LocksListed;
 
     const STEM: &'static str = "list_locks";
+    const READ_ONLY: bool = true;
 
-    fn validate(&self) -> Result<(), Invalid> {
-        within("the locks of a page", self.locks_max as u64, 1, LIST_LOCKS_MAX as u64)?;
-        Ok(())
-    }
-
-    fn is_read_only(&self) -> bool {
-        true
+    fn page_size(&self) -> Option<PageSize> {
+        Some(PageSize { what: "the locks of a page", items: self.locks_max, items_max: LIST_LOCKS_MAX })
     }
 
     fn access(&self) -> Access<'_> {
         Access::group_or_all(Permission::Read, self.group.as_ref())
-    }
-
-    fn weight(&self) -> OperationWeight {
-        OperationWeight::jobs(self.locks_max)
     }
 
     fn apply(self, machine: &mut Machine, context: &mut Context) -> LocksListed {
@@ -66,9 +59,8 @@ impl Machine {
             _ => LockName::new(&prefix).map_or(Bound::Unbounded, Bound::Included),
         };
         let of_group = self.locks.range((from, Bound::Unbounded));
-        let mut of_group = of_group.take_while(|(name, _)| name.as_str().starts_with(&prefix));
-        let page: Vec<_> = of_group.by_ref().take(command.locks_max).collect();
-        let next = of_group.next().and(page.last()).map(|(name, _)| (*name).clone());
+        let of_group = of_group.take_while(|(name, _)| name.as_str().starts_with(&prefix));
+        let (page, next) = page_of(of_group, command.locks_max);
         let views = page.into_iter().map(|(name, lock)| LockView::of(name, lock, now));
         LocksListed { locks: views.filter(LockView::is_in_use).collect(), next }
     }

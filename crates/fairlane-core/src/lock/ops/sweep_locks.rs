@@ -3,10 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::operation::one_to;
 use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
 use crate::limits::SWEEP_LOCKS_MAX;
 use crate::lock::Machine;
-use crate::numbers::{Micros, within};
+use crate::numbers::Micros;
 
 /// Brings locks up to date whose time has come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,8 +34,7 @@ impl Operation for SweepLocks {
     const STEM: &'static str = "sweep_locks";
 
     fn validate(&self) -> Result<(), Invalid> {
-        within("the locks of a sweep", self.locks_max as u64, 1, SWEEP_LOCKS_MAX as u64)?;
-        Ok(())
+        one_to("the locks of a sweep", self.locks_max, SWEEP_LOCKS_MAX)
     }
 
     fn access(&self) -> Access<'_> {

@@ -8,9 +8,10 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use crate::congestion::Backoff;
+use crate::kernel::operation::one_to;
 use crate::kernel::{Access, Context, Invalid, Operation, Permission};
 use crate::limits::{ADMIT_JOBS_MAX, LEASE_PARKS_MAX, LEASE_SKIPS_MAX, VISIT_SKIPS_MAX};
-use crate::numbers::{Micros, within};
+use crate::numbers::Micros;
 use crate::queue::job::{JobKey, Place};
 use crate::queue::lane::{GroupKey, Head, LaneKey, Standing, TypeKey};
 use crate::queue::{BulkState, JobRef, Machine};
@@ -64,8 +65,7 @@ impl Operation for Admit {
     const STEM: &'static str = "admit";
 
     fn validate(&self) -> Result<(), Invalid> {
-        within("the jobs of one admit", self.jobs_max as u64, 1, ADMIT_JOBS_MAX as u64)?;
-        Ok(())
+        one_to("the jobs of one admit", self.jobs_max, ADMIT_JOBS_MAX)
     }
 
     fn access(&self) -> Access<'_> {

@@ -86,10 +86,7 @@ impl Operation for Explain {
     type Reply = Explained;
 
     const STEM: &'static str = "explain";
-
-    fn is_read_only(&self) -> bool {
-        true
-    }
+    const READ_ONLY: bool = true;
 
     fn access(&self) -> Access<'_> {
         Access::group(Permission::Read, &self.job.group)

@@ -17,10 +17,7 @@ impl Operation for InspectBulk {
     type Reply = Option<BulkView>;
 
     const STEM: &'static str = "inspect_bulk";
-
-    fn is_read_only(&self) -> bool {
-        true
-    }
+    const READ_ONLY: bool = true;
 
     fn access(&self) -> Access<'_> {
         Access::group(Permission::Read, &self.bulk.group)

@@ -20,10 +20,7 @@ impl Operation for InspectGroup {
     type Reply = Option<GroupView>;
 
     const STEM: &'static str = "inspect_group";
-
-    fn is_read_only(&self) -> bool {
-        true
-    }
+    const READ_ONLY: bool = true;
 
     fn access(&self) -> Access<'_> {
         Access::group(Permission::Read, &self.group)

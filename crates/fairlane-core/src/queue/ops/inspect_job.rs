@@ -25,10 +25,7 @@ impl Operation for InspectJob {
     type Reply = Option<JobView>;
 
     const STEM: &'static str = "inspect_job";
-
-    fn is_read_only(&self) -> bool {
-        true
-    }
+    const READ_ONLY: bool = true;
 
     fn access(&self) -> Access<'_> {
         Access::group(Permission::Read, &self.job.group)

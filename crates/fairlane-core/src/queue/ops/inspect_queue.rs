@@ -15,10 +15,7 @@ impl Operation for InspectQueue {
     type Reply = QueueView;
 
     const STEM: &'static str = "inspect_queue";
-
-    fn is_read_only(&self) -> bool {
-        true
-    }
+    const READ_ONLY: bool = true;
 
     fn access(&self) -> Access<'_> {
         Access::no_group(Permission::Read)

@@ -20,10 +20,7 @@ impl Operation for InspectType {
     type Reply = Option<TypeView>;
 
     const STEM: &'static str = "inspect_type";
-
-    fn is_read_only(&self) -> bool {
-        true
-    }
+    const READ_ONLY: bool = true;
 
     fn access(&self) -> Access<'_> {
         Access::no_group(Permission::Read)

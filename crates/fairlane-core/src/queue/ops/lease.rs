@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::operation::one_to;
 use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
 use crate::limits::{
     CLAMPS_MAX, LEASE_BYTES_MAX, LEASE_JOBS_MAX, LEASE_LANES_MAX, LEASE_MS_MAX, LEASE_MS_MIN,
@@ -136,7 +137,7 @@ impl Operation for Lease {
 
     fn validate(&self) -> Result<(), Invalid> {
         within("the types of one lease", self.types.len() as u64, 0, TYPES_MAX as u64)?;
-        within("the jobs of one lease", self.jobs_max as u64, 1, LEASE_JOBS_MAX as u64)?;
+        one_to("the jobs of one lease", self.jobs_max, LEASE_JOBS_MAX)?;
         within("the length of a lease in ms", self.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)?;
         RequestNumber::new(self.request.0)?;
         Ok(())

@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::operation::one_to;
 use crate::kernel::{Access, Context, Invalid, Operation, Permission};
 use crate::limits::{CLAMPS_MAX, LEASE_BULKS_MAX, LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::names::WorkerId;
@@ -52,7 +53,7 @@ impl Operation for LeaseBulks {
     const STEM: &'static str = "lease_bulks";
 
     fn validate(&self) -> Result<(), Invalid> {
-        within("the bulk actions of one lease_bulks", self.bulks_max as u64, 1, LEASE_BULKS_MAX as u64)?;
+        one_to("the bulk actions of one lease_bulks", self.bulks_max, LEASE_BULKS_MAX)?;
         within("the length of a lease in ms", self.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)?;
         Ok(())
     }

@@ -1,10 +1,9 @@
 //! `list_bulks`: lists a group's bulk actions.
 
-use std::ops::Bound;
-
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
+use crate::kernel::page::behind;
+use crate::kernel::{Access, Context, Invalid, Operation, PageSize, Permission};
 use crate::limits::{INTEGER_MAX, LIST_GROUPS_MAX};
 use crate::names::GroupId;
 use crate::numbers::within;
@@ -28,23 +27,19 @@ impl Operation for ListBulks {
     type Reply = BulkPage;
 
     const STEM: &'static str = "list_bulks";
+    const READ_ONLY: bool = true;
+
+    fn page_size(&self) -> Option<PageSize> {
+        Some(PageSize { what: "the limit of a page", items: self.limit, items_max: LIST_GROUPS_MAX })
+    }
 
     fn validate(&self) -> Result<(), Invalid> {
         within("the cursor of a page", self.after, 0, INTEGER_MAX - 1)?;
-        within("the limit of a page", self.limit as u64, 1, LIST_GROUPS_MAX as u64)?;
-        Ok(())
-    }
-
-    fn is_read_only(&self) -> bool {
-        true
+        self.validate_page()
     }
 
     fn access(&self) -> Access<'_> {
         Access::group(Permission::Read, &self.group)
-    }
-
-    fn weight(&self) -> OperationWeight {
-        OperationWeight::jobs(self.limit)
     }
 
     fn apply(self, machine: &mut Machine, _: &mut Context) -> Self::Reply {
@@ -67,8 +62,8 @@ impl Machine {
         let mut numbers: Vec<u64> = match group {
             None => Vec::new(),
             Some(group) if unfinished => {
-                let behind = group.unfinished.range((Bound::Excluded(after), Bound::Unbounded));
-                behind.take(limit + 1).copied().collect()
+                let numbers = group.unfinished.range(behind(Some(after)));
+                numbers.take(limit + 1).copied().collect()
             }
             Some(group) => group.bulks.values().copied().filter(|number| *number > after).collect(),
         };

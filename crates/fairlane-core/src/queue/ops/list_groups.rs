@@ -1,13 +1,11 @@
 //! `list_groups`: lists the groups that have unfinished jobs.
 
-use std::ops::Bound;
-
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
+use crate::kernel::page::behind;
+use crate::kernel::{Access, Context, Operation, PageSize, Permission};
 use crate::limits::LIST_GROUPS_MAX;
 use crate::names::GroupId;
-use crate::numbers::within;
 use crate::queue::{GroupSettings, Machine};
 
 /// Lists groups that have unfinished jobs, by name, at most 500 at a time; the last page is
@@ -25,22 +23,14 @@ impl Operation for ListGroups {
     type Reply = Vec<GroupLine>;
 
     const STEM: &'static str = "list_groups";
+    const READ_ONLY: bool = true;
 
-    fn validate(&self) -> Result<(), Invalid> {
-        within("the limit of a page", self.limit as u64, 1, LIST_GROUPS_MAX as u64)?;
-        Ok(())
-    }
-
-    fn is_read_only(&self) -> bool {
-        true
+    fn page_size(&self) -> Option<PageSize> {
+        Some(PageSize { what: "the limit of a page", items: self.limit, items_max: LIST_GROUPS_MAX })
     }
 
     fn access(&self) -> Access<'_> {
         Access::all_groups(Permission::Read)
-    }
-
-    fn weight(&self) -> OperationWeight {
-        OperationWeight::jobs(self.limit)
     }
 
     fn apply(self, machine: &mut Machine, _: &mut Context) -> Self::Reply {
@@ -71,8 +61,7 @@ pub struct GroupLine {
 
 impl Machine {
     fn groups_page(&self, after: Option<&GroupId>, limit: usize) -> Vec<GroupLine> {
-        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let names = self.active_groups.range((first, Bound::Unbounded)).take(limit);
+        let names = self.active_groups.range(behind(after)).take(limit);
         names.map(|name| self.group_line(name)).collect()
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
+use crate::kernel::{Access, Context, Invalid, Operation, PageSize, Permission};
 use crate::limits::{INTEGER_MAX, LIST_BYTES_MAX, LIST_JOBS_MAX, LIST_STEP_JOBS, LIST_STRIDE};
 use crate::names::{BulkId, GroupId, JobId, TypeId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros, within};
@@ -132,15 +132,16 @@ impl Operation for ListJobs {
     type Reply = Listed;
 
     const STEM: &'static str = "list_jobs";
+    const READ_ONLY: bool = true;
 
-    fn validate(&self) -> Result<(), Invalid> {
-        within("the limit of a page", self.limit as u64, 1, LIST_JOBS_MAX as u64)?;
-        within("the cursor of list_jobs", self.cursor, 0, INTEGER_MAX - 1)?;
-        Ok(())
+    fn page_size(&self) -> Option<PageSize> {
+        Some(PageSize { what: "the limit of a page", items: self.limit, items_max: LIST_JOBS_MAX })
     }
 
-    fn is_read_only(&self) -> bool {
-        true
+    fn validate(&self) -> Result<(), Invalid> {
+        self.validate_page()?;
+        within("the cursor of list_jobs", self.cursor, 0, INTEGER_MAX - 1)?;
+        Ok(())
     }
 
     fn access(&self) -> Access<'_> {
@@ -151,10 +152,6 @@ impl Operation for ListJobs {
                 Access::group_or_all(Permission::Read, self.group.as_ref())
             }
         }
-    }
-
-    fn weight(&self) -> OperationWeight {
-        OperationWeight::jobs(self.limit)
     }
 
     fn apply(self, machine: &mut Machine, _: &mut Context) -> Listed {

@@ -10,7 +10,8 @@ use std::ops::Bound;
 use serde::{Deserialize, Serialize};
 
 use super::GroupLine;
-use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
+use crate::kernel::page::behind;
+use crate::kernel::{Access, Context, Invalid, Operation, PageSize, Permission};
 use crate::limits::LIST_GROUPS_MAX;
 use crate::names::GroupId;
 use crate::numbers::within;
@@ -49,25 +50,22 @@ impl Operation for ListLargestGroups {
     type Reply = LargestGroups;
 
     const STEM: &'static str = "list_largest_groups";
+    const READ_ONLY: bool = true;
+
+    fn page_size(&self) -> Option<PageSize> {
+        Some(PageSize { what: "the limit of a page", items: self.limit, items_max: LIST_GROUPS_MAX })
+    }
 
     fn validate(&self) -> Result<(), Invalid> {
-        within("the limit of a page", self.limit as u64, 1, LIST_GROUPS_MAX as u64)?;
+        self.validate_page()?;
         if let Some(after) = &self.after {
             within("the magnitude of a position", after.magnitude.into(), 0, u64::BITS.into())?;
         }
         Ok(())
     }
 
-    fn is_read_only(&self) -> bool {
-        true
-    }
-
     fn access(&self) -> Access<'_> {
         Access::all_groups(Permission::Read)
-    }
-
-    fn weight(&self) -> OperationWeight {
-        OperationWeight::jobs(self.limit)
     }
 
     fn apply(self, machine: &mut Machine, _: &mut Context) -> LargestGroups {
@@ -94,8 +92,7 @@ impl Machine {
 
     /// The groups that are not in the index among `limit` active groups after `after`.
     fn small_groups(&self, after: Option<&GroupId>, limit: usize) -> LargestGroups {
-        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let names: Vec<&GroupId> = self.active_groups.range((first, Bound::Unbounded)).take(limit).collect();
+        let names: Vec<&GroupId> = self.active_groups.range(behind(after)).take(limit).collect();
         let is_small = |name: &&&GroupId| self.groups[self.groups_by_name[**name]].magnitude == 0;
         let groups = names.iter().filter(is_small).map(|name| self.group_line(name)).collect();
         let last = names.last().filter(|_| names.len() == limit);

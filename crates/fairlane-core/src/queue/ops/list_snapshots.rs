@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
+use crate::kernel::{Access, Context, Operation, PageSize, Permission};
 use crate::limits::STATS_RETENTION_MS_MAX;
 use crate::names::GroupId;
-use crate::numbers::within;
 use crate::queue::{Machine, Snapshot};
 
 /// Lists the newest snapshots of a group's congestion, oldest first.
@@ -22,22 +21,18 @@ impl Operation for ListSnapshots {
     type Reply = Vec<Snapshot>;
 
     const STEM: &'static str = "list_snapshots";
+    const READ_ONLY: bool = true;
 
-    fn validate(&self) -> Result<(), Invalid> {
-        within("the limit of a history", self.limit as u64, 1, STATS_RETENTION_MS_MAX / 1000)?;
-        Ok(())
-    }
-
-    fn is_read_only(&self) -> bool {
-        true
+    fn page_size(&self) -> Option<PageSize> {
+        Some(PageSize {
+            what: "the limit of a history",
+            items: self.limit,
+            items_max: (STATS_RETENTION_MS_MAX / 1000) as usize,
+        })
     }
 
     fn access(&self) -> Access<'_> {
         Access::group(Permission::Read, &self.group)
-    }
-
-    fn weight(&self) -> OperationWeight {
-        OperationWeight::jobs(self.limit)
     }
 
     fn apply(self, machine: &mut Machine, _: &mut Context) -> Self::Reply {

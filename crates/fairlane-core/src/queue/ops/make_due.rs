@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::operation::one_to;
 use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
 use crate::limits::MAKE_DUE_JOBS_MAX;
 use crate::names::GroupId;
@@ -39,7 +40,7 @@ impl Operation for MakeDue {
     const STEM: &'static str = "make_due";
 
     fn validate(&self) -> Result<(), Invalid> {
-        within("the jobs of one make_due", self.jobs_max as u64, 1, MAKE_DUE_JOBS_MAX as u64)?;
+        one_to("the jobs of one make_due", self.jobs_max, MAKE_DUE_JOBS_MAX)?;
         within("the cursor of make_due", self.cursor, 0, u64::from(u32::MAX))?;
         Ok(())
     }

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::operation::one_to;
 use crate::kernel::{Access, Context, Invalid, Operation, Permission};
 use crate::limits::PROMOTE_JOBS_MAX;
-use crate::numbers::{Micros, within};
+use crate::numbers::Micros;
 use crate::queue::Machine;
 use crate::queue::job::{JobKey, Place};
 use crate::queue::lane::LaneKey;
@@ -32,8 +33,7 @@ impl Operation for Promote {
     const STEM: &'static str = "promote";
 
     fn validate(&self) -> Result<(), Invalid> {
-        within("the jobs of one promote", self.jobs_max as u64, 1, PROMOTE_JOBS_MAX as u64)?;
-        Ok(())
+        one_to("the jobs of one promote", self.jobs_max, PROMOTE_JOBS_MAX)
     }
 
     fn access(&self) -> Access<'_> {

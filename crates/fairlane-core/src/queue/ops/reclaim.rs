@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::operation::one_to;
 use crate::kernel::{Access, Context, Invalid, Operation, Permission};
 use crate::limits::{RECLAIM_GRACE_MS, RECLAIM_JOBS_MAX, RECLAIM_REQUESTS_FORGOTTEN, RECLAIM_STALE_MS};
-use crate::numbers::{Fence, Micros, within};
+use crate::numbers::{Fence, Micros};
 use crate::queue::Machine;
 use crate::queue::job::{End, JobKey, Run};
 
@@ -42,8 +43,7 @@ impl Operation for Reclaim {
     const STEM: &'static str = "reclaim";
 
     fn validate(&self) -> Result<(), Invalid> {
-        within("the jobs of one reclaim", self.jobs_max as u64, 1, RECLAIM_JOBS_MAX as u64)?;
-        Ok(())
+        one_to("the jobs of one reclaim", self.jobs_max, RECLAIM_JOBS_MAX)
     }
 
     fn access(&self) -> Access<'_> {

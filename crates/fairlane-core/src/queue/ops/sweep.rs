@@ -8,9 +8,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::operation::one_to;
 use crate::kernel::{Access, Context, Invalid, Operation, Permission};
 use crate::limits::{SWEEP_BULKS_MAX, SWEEP_GROUPS_MAX, SWEEP_JOBS_MAX, SWEEP_LANES_MAX};
-use crate::numbers::{Micros, within};
+use crate::numbers::Micros;
 use crate::queue::job::{JobKey, Place};
 use crate::queue::lane::{Entry, GroupKey, Head, LaneKey, Standing};
 use crate::queue::{BulkCause, BulkMode, Machine};
@@ -46,8 +47,7 @@ impl Operation for Sweep {
     const STEM: &'static str = "sweep";
 
     fn validate(&self) -> Result<(), Invalid> {
-        within("the jobs of one sweep", self.jobs_max as u64, 1, SWEEP_JOBS_MAX as u64)?;
-        Ok(())
+        one_to("the jobs of one sweep", self.jobs_max, SWEEP_JOBS_MAX)
     }
 
     fn access(&self) -> Access<'_> {

@@ -64,22 +64,15 @@ impl Machine {
         self.change_groups(&mut changes, &mut marks.saved);
         for key in self.types.take_touched().keys {
             let state = &self.types[key];
-            match state.is_removed {
-                true => changes.types.gone.push(state.name.clone()),
-                false => changes.types.rows.push(TypeRow::of(state)),
-            }
+            changes.types.put((!state.is_removed).then(|| TypeRow::of(state)), || state.name.clone());
         }
         for batch in each_once(&mut marks.batches) {
-            match self.batches.contains_key(&batch) {
-                true => changes.batches.rows.push(self.batch_row(batch)),
-                false => changes.batches.gone.push(batch),
-            }
+            let is_kept = self.batches.contains_key(&batch);
+            changes.batches.put(is_kept.then(|| self.batch_row(batch)), || batch);
         }
         for worker in each_once(&mut marks.workers) {
-            match self.requests.get(&worker) {
-                Some(request) => changes.workers.rows.push(WorkerRow::of(request, &worker)),
-                None => changes.workers.gone.push(worker),
-            }
+            let row = self.requests.get(&worker).map(|request| WorkerRow::of(request, &worker));
+            changes.workers.put(row, || worker);
         }
         for number in each_once(&mut marks.bulks) {
             self.change_bulk(number, &mut changes, &mut marks.saved);

@@ -34,10 +34,7 @@ impl Operation for InspectBoard {
     type Reply = BoardInspected;
 
     const STEM: &'static str = "inspect_board";
-
-    fn is_read_only(&self) -> bool {
-        true
-    }
+    const READ_ONLY: bool = true;
 
     fn access(&self) -> Access<'_> {
         Access::all_groups(Permission::Read)

@@ -1,13 +1,11 @@
 //! `list_boards`: boards in the order of their names, page by page.
 
-use std::ops::Bound;
-
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
+use crate::kernel::page::{behind, page_of};
+use crate::kernel::{Access, Context, Operation, PageSize, Permission};
 use crate::limits::LIST_BOARDS_MAX;
 use crate::names::BoardName;
-use crate::numbers::within;
 use crate::ranking::{BoardView, Machine};
 
 /// Lists boards.
@@ -33,30 +31,18 @@ impl Operation for ListBoards {
     type Reply = BoardsListed;
 
     const STEM: &'static str = "list_boards";
+    const READ_ONLY: bool = true;
 
-    fn validate(&self) -> Result<(), Invalid> {
-        within("the boards of a page", self.boards_max as u64, 1, LIST_BOARDS_MAX as u64)?;
-        Ok(())
-    }
-
-    fn is_read_only(&self) -> bool {
-        true
+    fn page_size(&self) -> Option<PageSize> {
+        Some(PageSize { what: "the boards of a page", items: self.boards_max, items_max: LIST_BOARDS_MAX })
     }
 
     fn access(&self) -> Access<'_> {
         Access::all_groups(Permission::Read)
     }
 
-    fn weight(&self) -> OperationWeight {
-        OperationWeight::jobs(self.boards_max)
-    }
-
     fn apply(self, machine: &mut Machine, _: &mut Context) -> BoardsListed {
-        let from = self.after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut behind = machine.boards.range((from, Bound::Unbounded));
-        let page = behind.by_ref().take(self.boards_max);
-        let boards: Vec<_> = page.map(|(name, board)| board.view(name)).collect();
-        let next = behind.next().and(boards.last()).map(|board| board.board.clone());
-        BoardsListed { boards, next }
+        let (page, next) = page_of(machine.boards.range(behind(self.after)), self.boards_max);
+        BoardsListed { boards: page.into_iter().map(|(name, board)| board.view(name)).collect(), next }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
+use crate::kernel::{Access, Context, Invalid, Operation, PageSize, Permission};
 use crate::limits::{BOARD_MEMBERS_MAX, LIST_RANKS_MAX};
 use crate::names::{BoardName, MemberId};
 use crate::numbers::{Micros, within};
@@ -44,9 +44,14 @@ impl Operation for ListRanks {
     type Reply = RanksListed;
 
     const STEM: &'static str = "list_ranks";
+    const READ_ONLY: bool = true;
+
+    fn page_size(&self) -> Option<PageSize> {
+        Some(PageSize { what: "the members of a page", items: self.members_max, items_max: LIST_RANKS_MAX })
+    }
 
     fn validate(&self) -> Result<(), Invalid> {
-        within("the members of a page", self.members_max as u64, 1, LIST_RANKS_MAX as u64)?;
+        self.validate_page()?;
         self.standing.validate()?;
         match self.start {
             PageStart::Behind(members) => {
@@ -59,16 +64,8 @@ impl Operation for ListRanks {
         Ok(())
     }
 
-    fn is_read_only(&self) -> bool {
-        true
-    }
-
     fn access(&self) -> Access<'_> {
         Access::all_groups(Permission::Read)
-    }
-
-    fn weight(&self) -> OperationWeight {
-        OperationWeight::jobs(self.members_max)
     }
 
     fn apply(self, machine: &mut Machine, context: &mut Context) -> RanksListed {

@@ -27,14 +27,11 @@ impl Operation for ShowRanks {
     type Reply = RanksListed;
 
     const STEM: &'static str = "show_ranks";
+    const READ_ONLY: bool = true;
 
     fn validate(&self) -> Result<(), Invalid> {
         at_most("show_ranks", self.members.len(), SHOW_RANKS_MAX)?;
         self.standing.validate()
-    }
-
-    fn is_read_only(&self) -> bool {
-        true
     }
 
     fn access(&self) -> Access<'_> {

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::operation::one_to;
 use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
 use crate::limits::{BOARD_STEP_EVENTS_MAX, SWEEP_BOARDS_MAX};
-use crate::numbers::{Micros, within};
+use crate::numbers::Micros;
 use crate::ranking::Machine;
 use crate::ranking::journal::Journal;
 use crate::ranking::state::Generation;
@@ -36,8 +37,7 @@ impl Operation for SweepBoards {
     const STEM: &'static str = "sweep_boards";
 
     fn validate(&self) -> Result<(), Invalid> {
-        within("the boards of a sweep", self.boards_max as u64, 1, SWEEP_BOARDS_MAX as u64)?;
-        Ok(())
+        one_to("the boards of a sweep", self.boards_max, SWEEP_BOARDS_MAX)
     }
 
     fn access(&self) -> Access<'_> {

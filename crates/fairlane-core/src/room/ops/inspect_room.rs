@@ -22,10 +22,7 @@ impl Operation for InspectRoom {
     type Reply = RoomInspected;
 
     const STEM: &'static str = "inspect_room";
-
-    fn is_read_only(&self) -> bool {
-        true
-    }
+    const READ_ONLY: bool = true;
 
     fn access(&self) -> Access<'_> {
         Access::all_groups(Permission::Read)

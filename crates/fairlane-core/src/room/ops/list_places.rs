@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
+use crate::kernel::{Access, Context, Invalid, Operation, PageSize, Permission};
 use crate::limits::{LIST_PLACES_MAX, ROOM_CLASSES_MAX, ROOM_PLACES_MAX};
 use crate::names::RoomName;
 use crate::numbers::{Micros, within};
@@ -48,9 +48,14 @@ impl Operation for ListPlaces {
     type Reply = PlacesListed;
 
     const STEM: &'static str = "list_places";
+    const READ_ONLY: bool = true;
+
+    fn page_size(&self) -> Option<PageSize> {
+        Some(PageSize { what: "the places of a page", items: self.places_max, items_max: LIST_PLACES_MAX })
+    }
 
     fn validate(&self) -> Result<(), Invalid> {
-        within("the places of a page", self.places_max as u64, 1, LIST_PLACES_MAX as u64)?;
+        self.validate_page()?;
         within("the rank of a place", self.from, 0, ROOM_PLACES_MAX as u64)?;
         if let PlaceListing::Waiting { class } = self.listing {
             within("a priority class", class.into(), 0, ROOM_CLASSES_MAX as u64 - 1)?;
@@ -58,16 +63,8 @@ impl Operation for ListPlaces {
         Ok(())
     }
 
-    fn is_read_only(&self) -> bool {
-        true
-    }
-
     fn access(&self) -> Access<'_> {
         Access::all_groups(Permission::Read)
-    }
-
-    fn weight(&self) -> OperationWeight {
-        OperationWeight::jobs(self.places_max)
     }
 
     fn apply(self, machine: &mut Machine, context: &mut Context) -> PlacesListed {

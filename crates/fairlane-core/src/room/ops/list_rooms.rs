@@ -1,13 +1,11 @@
 //! `list_rooms`: rooms in the order of their names, page by page.
 
-use std::ops::Bound;
-
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
+use crate::kernel::page::{behind, page_of};
+use crate::kernel::{Access, Context, Operation, PageSize, Permission};
 use crate::limits::LIST_ROOMS_MAX;
 use crate::names::RoomName;
-use crate::numbers::within;
 use crate::room::{Machine, RoomView};
 
 /// Lists rooms.
@@ -33,30 +31,19 @@ impl Operation for ListRooms {
     type Reply = RoomsListed;
 
     const STEM: &'static str = "list_rooms";
+    const READ_ONLY: bool = true;
 
-    fn validate(&self) -> Result<(), Invalid> {
-        within("the rooms of a page", self.rooms_max as u64, 1, LIST_ROOMS_MAX as u64)?;
-        Ok(())
-    }
-
-    fn is_read_only(&self) -> bool {
-        true
+    fn page_size(&self) -> Option<PageSize> {
+        Some(PageSize { what: "the rooms of a page", items: self.rooms_max, items_max: LIST_ROOMS_MAX })
     }
 
     fn access(&self) -> Access<'_> {
         Access::all_groups(Permission::Read)
     }
 
-    fn weight(&self) -> OperationWeight {
-        OperationWeight::jobs(self.rooms_max)
-    }
-
     fn apply(self, machine: &mut Machine, context: &mut Context) -> RoomsListed {
-        let from = self.after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut behind = machine.rooms.range((from, Bound::Unbounded));
-        let page = behind.by_ref().take(self.rooms_max);
-        let rooms: Vec<_> = page.map(|(name, room)| room.view(name, context.now)).collect();
-        let next = behind.next().and(rooms.last()).map(|room| room.room.clone());
+        let (page, next) = page_of(machine.rooms.range(behind(self.after)), self.rooms_max);
+        let rooms = page.into_iter().map(|(name, room)| room.view(name, context.now)).collect();
         RoomsListed { rooms, next }
     }
 }

@@ -20,10 +20,7 @@ impl Operation for ShowPlace {
     type Reply = PlaceStatus;
 
     const STEM: &'static str = "show_place";
-
-    fn is_read_only(&self) -> bool {
-        true
-    }
+    const READ_ONLY: bool = true;
 
     fn access(&self) -> Access<'_> {
         Access::all_groups(Permission::Read)

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::operation::one_to;
 use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
 use crate::limits::{ROOM_STEP_PLACES_MAX, SWEEP_ROOMS_MAX};
-use crate::numbers::{Micros, within};
+use crate::numbers::Micros;
 use crate::room::Machine;
 
 /// Brings rooms up to date whose time has come: places end, silent waiters are dropped, and waiters
@@ -31,8 +32,7 @@ impl Operation for SweepRooms {
     const STEM: &'static str = "sweep_rooms";
 
     fn validate(&self) -> Result<(), Invalid> {
-        within("the rooms of a sweep", self.rooms_max as u64, 1, SWEEP_ROOMS_MAX as u64)?;
-        Ok(())
+        one_to("the rooms of a sweep", self.rooms_max, SWEEP_ROOMS_MAX)
     }
 
     fn access(&self) -> Access<'_> {

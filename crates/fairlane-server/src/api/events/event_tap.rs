@@ -20,7 +20,7 @@ pub(super) struct Counts {
     pub settled: AtomicU64,
     /// How long the jobs that were leased through this server had waited since they were enqueued.
     pub waits: WaitHistogram,
-    /// The same jobs by customer.
+    /// The counted jobs by customer.
     pub customers: CustomerCounts,
 }
 

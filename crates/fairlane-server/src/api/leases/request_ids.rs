@@ -70,7 +70,8 @@ impl RequestIds {
                 // disconnects meanwhile.
                 let leasing = tokio::spawn(with_request_quota(lease_anonymous(engine.clone(), lease)));
                 leasing.await.unwrap_or_else(|error| {
-                    Err(ProblemKind::Broken.because(format!("a lease was aborted: {error}")))
+                    Err(ProblemKind::Broken
+                        .because(format!("a lease was aborted: {error}; send the request again")))
                 })
             }
         }

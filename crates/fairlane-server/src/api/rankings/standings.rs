@@ -48,25 +48,36 @@ fn standing(window: Option<Window>, at: Option<EventTime>, season: Option<u64>) 
     }
 }
 
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct TopQuery {
-    /// A window instead of the current season: `hour`, `day` or `week`.
-    #[param(schema_with = schema::window_kinds, required = false)]
-    window: Option<Window>,
-    /// A time within the window; now by default.
-    #[param(schema_with = times, required = false)]
-    at: Option<EventTime>,
-    /// A closed season instead of the current one.
-    #[param(minimum = 1, maximum = 9007199254740991_u64)]
-    season: Option<u64>,
-    /// The members before the page; 0 by default.
-    #[param(minimum = 0, maximum = 10_000_000)]
-    behind: Option<u64>,
-    /// The maximum number of members on the page; 10 by default.
-    #[param(minimum = 1, maximum = 500)]
-    limit: Option<usize>,
+/// A query that names a standing, with further parameters.
+macro_rules! standing_query {
+    (pub(super) struct $query:ident { $($(#[$attribute:meta])* $field:ident: $type:ty,)* }) => {
+        #[derive(Deserialize, IntoParams)]
+        #[serde(deny_unknown_fields)]
+        #[into_params(parameter_in = Query)]
+        pub(super) struct $query {
+            /// A window instead of the current season: `hour`, `day` or `week`.
+            #[param(schema_with = schema::window_kinds, required = false)]
+            window: Option<Window>,
+            /// A time within the window; now by default.
+            #[param(schema_with = times, required = false)]
+            at: Option<EventTime>,
+            /// A closed season instead of the current one.
+            #[param(minimum = 1, maximum = 9007199254740991_u64)]
+            season: Option<u64>,
+            $($(#[$attribute])* $field: $type,)*
+        }
+    };
+}
+
+standing_query! {
+    pub(super) struct TopQuery {
+        /// The members before the page; 0 by default.
+        #[param(minimum = 0, maximum = 10_000_000)]
+        behind: Option<u64>,
+        /// The maximum number of members on the page; 10 by default.
+        #[param(minimum = 1, maximum = 500)]
+        limit: Option<usize>,
+    }
 }
 
 /// Lists the first members
@@ -90,25 +101,15 @@ pub(super) async fn top(
     Ok(Json(app.fairlane.ranking(&board).page(standing, behind, limit).await?.into()))
 }
 
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct AroundQuery {
-    /// A window instead of the current season: `hour`, `day` or `week`.
-    #[param(schema_with = schema::window_kinds, required = false)]
-    window: Option<Window>,
-    /// A time within the window; now by default.
-    #[param(schema_with = times, required = false)]
-    at: Option<EventTime>,
-    /// A closed season instead of the current one.
-    #[param(minimum = 1, maximum = 9007199254740991_u64)]
-    season: Option<u64>,
-    /// The members in front of the member; 5 by default.
-    #[param(minimum = 0, maximum = 500)]
-    before: Option<u64>,
-    /// The maximum number of members on the page; 11 by default.
-    #[param(minimum = 1, maximum = 500)]
-    limit: Option<usize>,
+standing_query! {
+    pub(super) struct AroundQuery {
+        /// The members in front of the member; 5 by default.
+        #[param(minimum = 0, maximum = 500)]
+        before: Option<u64>,
+        /// The maximum number of members on the page; 11 by default.
+        #[param(minimum = 1, maximum = 500)]
+        limit: Option<usize>,
+    }
 }
 
 /// Lists a member with its neighbours
@@ -132,19 +133,8 @@ pub(super) async fn around(
     Ok(Json(ranking.around(standing, &member.to_string(), before, limit).await?.into()))
 }
 
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct RankQuery {
-    /// A window instead of the current season: `hour`, `day` or `week`.
-    #[param(schema_with = schema::window_kinds, required = false)]
-    window: Option<Window>,
-    /// A time within the window; now by default.
-    #[param(schema_with = times, required = false)]
-    at: Option<EventTime>,
-    /// A closed season instead of the current one.
-    #[param(minimum = 1, maximum = 9007199254740991_u64)]
-    season: Option<u64>,
+standing_query! {
+    pub(super) struct RankQuery {}
 }
 
 /// Shows the rank of a member

@@ -28,7 +28,9 @@ pub async fn checked_source(arguments: &Arguments) -> Result<(Source, Option<u64
         check(source, arguments).await?;
         return open_source(&arguments.file).await;
     }
-    let unreadable = |error| Failure::broken(format!("the source cannot be read: {error}"));
+    let unreadable = |error| {
+        Failure::broken(format!("the source cannot be read: {error}; write the jobs to a file and load that"))
+    };
     let (read, is_all) = first_lines(&mut source).await.map_err(unreadable)?;
     let ends = read.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
     let ends: Vec<usize> = ends.take(LINES).collect();

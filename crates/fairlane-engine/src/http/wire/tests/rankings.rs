@@ -86,7 +86,7 @@ fn bytes_of_operations_on_boards_stay_what_they_are() {
     assert_eq!(bytes(SweepBoards { boards_max: 2 }), b"\x03\x0b\x02");
 }
 
-/// The same for replies.
+/// Replies about boards are bytes that clients of other versions read.
 #[test]
 fn bytes_of_replies_about_boards_stay_what_they_are() {
     let reply = |reply: ranking::Reply| encode(&Ok::<Reply, WireError>(reply.into()));

@@ -1,0 +1,280 @@
+//! The commands and files that the documents show, run and read as a reader would.
+//!
+//! Lines of comments after a command are its output. Digits differ from run to run, and `…` stands
+//! for any text. In a command, a word that ends in `…`, such as a token or a fence, is replaced by the
+//! value that an earlier command of the page printed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::running::{Ended, PROGRAM, fairlane_in};
+use super::served::Served;
+
+fn page(name: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::fs::read_to_string(root.join(name)).unwrap()
+}
+
+/// The blocks of a page with this info string.
+pub fn blocks(page: &str, info: &str) -> Vec<String> {
+    let begin = format!("\n```{info}\n");
+    page.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
+/// The commands of a block, each with the output that the page shows.
+fn commands(block: &str) -> Vec<(String, String)> {
+    let mut commands: Vec<(String, String)> = Vec::new();
+    let mut is_open = false;
+    for line in block.lines().filter(|line| !line.is_empty()) {
+        match commands.last_mut() {
+            Some((command, _)) if is_open => *command += &format!("\n{line}"),
+            Some((_, shown)) if line.starts_with('#') => *shown += line.trim_start_matches('#'),
+            _ => commands.push((line.to_owned(), String::new())),
+        }
+        let command = &commands.last().unwrap().0;
+        is_open = command.ends_with('\\') || command.matches('\'').count() % 2 == 1;
+    }
+    commands
+}
+
+/// The text with every number as 0.
+fn without_numbers(text: &str) -> String {
+    let mut result = String::new();
+    for letter in text.chars() {
+        match letter.is_ascii_digit() {
+            true if result.ends_with('0') => {}
+            true => result.push('0'),
+            false => result.push(letter),
+        }
+    }
+    result
+}
+
+/// Whether the output has each part of what is shown, in its order.
+fn has(output: &str, shown: &str) -> bool {
+    let output = without_numbers(&output.replace('\n', " "));
+    let mut rest = output.as_str();
+    shown.split('…').all(|part| {
+        let part = without_numbers(part.trim());
+        // The beginning of a token is another one in each run.
+        let part =
+            part.rsplit_once(":\"").filter(|(_, end)| !end.contains('"')).map_or(&*part, |(start, _)| start);
+        rest.split_once(part.trim_end_matches('0')).map(|(_, after)| rest = after).is_some()
+    })
+}
+
+/// A reader in a folder, whose commands use one queue.
+struct Reader {
+    folder: PathBuf,
+    variables: Vec<(&'static str, String)>,
+    /// What the page showed so far, with the real output.
+    seen: Vec<(String, String)>,
+}
+
+impl Reader {
+    fn in_folder(folder: &Path) -> Self {
+        let programs = Path::new(PROGRAM).parent().unwrap().display();
+        let path = format!("{programs}:{}", std::env::var("PATH").unwrap());
+        let variables = vec![("PATH", path), ("HOME", folder.display().to_string())];
+        Self { folder: folder.to_owned(), variables, seen: Vec::new() }
+    }
+
+    fn of(served: &Served) -> Self {
+        let mut reader = Self::in_folder(served.folder.path());
+        reader.variables.push(("FAIRLANE_ENGINE", served.address.clone()));
+        reader
+    }
+
+    /// The value that was printed where the page shows this beginning of it.
+    fn value(&self, beginning: &str) -> Option<String> {
+        self.seen.iter().find_map(|(shown, output)| {
+            let before = shown.split(&format!("{beginning}…")).next().filter(|before| *before != shown)?;
+            let name = before.trim_end_matches('"').rsplit(['{', ',', '[']).next()?;
+            let value = output.split(name).nth(1)?.trim_start_matches('"');
+            value.split(['"', ',', '}']).next().map(str::to_owned)
+        })
+    }
+
+    /// The command with the values of earlier output.
+    fn completed(&self, command: &str) -> String {
+        let mut parts = command.split('…');
+        let mut completed = parts.next().unwrap().to_owned();
+        for part in parts {
+            let start = completed.rfind(|letter: char| !letter.is_alphanumeric()).map_or(0, |at| at + 1);
+            let beginning = completed.split_off(start);
+            let value = self.value(&beginning);
+            completed +=
+                &value.unwrap_or_else(|| panic!("{beginning}… is not in an earlier output: {command}"));
+            completed += part;
+        }
+        completed
+    }
+
+    /// Runs the commands of a block, compares their output with what is shown, and returns all of it.
+    fn run(&mut self, block: &str) -> String {
+        let mut printed = String::new();
+        for (command, shown) in commands(block) {
+            let mut completed = self.completed(&command);
+            let engine = self.variables.iter().find(|(name, _)| *name == "FAIRLANE_ENGINE");
+            if let Some((_, address)) = engine {
+                completed = completed.replace("localhost:8080", address.trim_start_matches("http://"));
+            }
+            let mut bash = Command::new("bash");
+            bash.args(["-ec", &completed]).current_dir(&self.folder).env_clear();
+            let ended = Ended::of(bash.envs(self.variables.iter().map(|(name, value)| (name, value))));
+            assert_eq!(ended.code, 0, "{completed}: {}{}", ended.stdout, ended.stderr);
+            assert!(has(&ended.stdout, &shown), "{completed}\nshown: {shown}\nprinted: {}", ended.stdout);
+            printed += &ended.stdout;
+            self.seen.push((shown, ended.stdout));
+        }
+        printed
+    }
+}
+
+/// Adds a job of customer-7 and the type mail.
+fn enqueue(served: &Served, id: &str) {
+    let job = format!(r#"{{"group": "customer-7", "type": "mail", "id": "{id}", "payload": 1}}"#);
+    assert_eq!(served.ask("POST", "/api/jobs", &job).unwrap().0, 201);
+}
+
+fn script(folder: &Path, name: &str) {
+    std::fs::write(folder.join(name), "#!/bin/sh\ntrue\n").unwrap();
+    assert!(Command::new("chmod").arg("+x").arg(folder.join(name)).status().unwrap().success());
+}
+
+#[test]
+fn commands_of_the_page_on_locks_work() {
+    let served = Served::start();
+    for name in ["report.sh", "train.sh"] {
+        script(served.folder.path(), name);
+    }
+    let blocks = blocks(&page("docs/locks.md"), "sh");
+    let [first, shell, http] = &blocks[..] else { panic!("{blocks:?}") };
+    let mut reader = Reader::of(&served);
+    reader.run(first);
+    let hold = r#"{"token": "another", "ttl_ms": 30000}"#;
+    let (_, held) = served.ask("POST", "/api/locks/nightly-report/acquire", hold).unwrap();
+    let fence = serde_json::from_str::<Value>(&held).unwrap()["fence"].to_string();
+    reader.run(&shell.replace("1763377200000000", &fence));
+    reader.run(http);
+}
+
+#[test]
+fn commands_of_the_page_on_waiting_rooms_work() {
+    let (served, prequeued) = (Served::start(), Served::start());
+    let blocks = blocks(&page("docs/waiting-rooms.md"), "sh");
+    let [limits, places, operate, keys, draw] = &blocks[..] else { panic!("{blocks:?}") };
+    let mut reader = Reader::of(&served);
+    for block in [limits, places, operate, keys] {
+        reader.run(block);
+    }
+    let (draw, verify) = draw.trim_end().rsplit_once('\n').unwrap();
+    let printed = Reader::of(&prequeued).run(draw);
+    assert!(verify.starts_with("fairlane room verify tickets.tsv --seed … "), "{verify}");
+    assert!(printed.contains("commitment") && prequeued.read("tickets.tsv").is_empty(), "{printed}");
+}
+
+#[test]
+fn requests_of_the_page_on_the_http_api_work() {
+    let served = Served::start();
+    let blocks = blocks(&page("docs/http.md"), "sh");
+    let [serve, requests] = &blocks[..] else { panic!("{blocks:?}") };
+    assert!(serve.lines().all(|line| line.starts_with("fairlane serve ")), "{serve}");
+    Reader::of(&served).run(requests);
+}
+
+#[test]
+fn commands_of_the_page_on_troubleshooting_work() {
+    let served = Served::start();
+    enqueue(&served, "welcome-42");
+    let blocks = blocks(&page("docs/troubleshooting.md"), "sh");
+    let printed = Reader::of(&served).run(&blocks.concat());
+    assert!(printed.contains("no worker has ever asked for jobs of type mail"), "{printed}");
+}
+
+#[test]
+fn commands_that_make_keys_and_completions_work() {
+    let folder = TempDir::new().unwrap();
+    let mut reader = Reader::in_folder(folder.path());
+    let blocks_of = |name: &str| blocks(&page(name), "sh");
+    let security = &blocks_of("docs/security.md")[0];
+    let (create, others) = security.split_once("\nfairlane key list").unwrap();
+    reader.run(create);
+    let listed = fairlane_in(folder.path(), &[], &["key", "list", "--json"]).json();
+    let id = listed["keys"][0]["id"].as_str().unwrap().to_owned();
+    reader.run(&format!("fairlane key list{others}").replace("0a1b2c3d", &id));
+    for name in ["docs/deployment.md", "docs/dashboard.md"] {
+        let blocks = blocks_of(name);
+        reader.run(blocks.iter().find(|block| block.starts_with("fairlane key create ")).unwrap());
+    }
+    let install = blocks_of("docs/install.md");
+    let written = install.iter().find(|block| block.contains("fairlane completions")).unwrap();
+    reader.run(written);
+    assert!(folder.path().join(".local/share/man/man1/fairlane.1").is_file());
+}
+
+/// The shell blocks of a section of the README.
+fn readme(section: &str) -> Vec<String> {
+    let text = page("README.md");
+    let (_, rest) = text.split_once(&format!("\n## {section}\n")).expect("the section exists");
+    blocks(rest.split("\n## ").next().unwrap(), "sh")
+}
+
+#[test]
+fn the_readme_shows_what_why_prints() {
+    let served = Served::start();
+    assert_eq!(served.ask("PATCH", "/api/groups/customer-7", r#"{"rate": "1/min"}"#).unwrap().0, 200);
+    enqueue(&served, "welcome-42");
+    let lease = r#"{"worker": "w1", "types": ["mail"], "count": 1}"#;
+    assert_eq!(served.ask("POST", "/api/leases", lease).unwrap().0, 200);
+    enqueue(&served, "welcome-43");
+    enqueue(&served, "welcome-44");
+    Reader::of(&served).run(&readme("Why does my job not run?").concat());
+}
+
+#[test]
+fn commands_of_the_capabilities_in_the_readme_work() {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("fairlane.toml"), "[types.mail]\ncommand = [\"cat\"]\n").unwrap();
+    std::fs::write(folder.path().join("mails.ndjson"), "{\"payload\": 1}\n{\"payload\": 2}\n").unwrap();
+    let served = Served::in_folder(folder, &["--engine", "memory:"]);
+    let blocks = readme("One engine, several capabilities");
+    assert_eq!(blocks.len(), 3, "{blocks:?}");
+    let printed = Reader::of(&served).run(&blocks.concat());
+    assert!(printed.contains("2 of 2"), "{printed}");
+}
+
+#[test]
+fn every_file_of_the_documents_is_valid() {
+    let variables = [
+        ("MAILER_TOKEN", "token"),
+        ("WEBHOOK_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+        ("FAIRLANE_SESSION_SECRET", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYqr"),
+    ];
+    let names = ["configuration", "deployment", "workers", "waiting-rooms", "dashboard", "quickstart-node"];
+    let mut count = 0;
+    for name in names {
+        for file in blocks(&page(&format!("docs/{name}.md")), "toml") {
+            let folder = TempDir::new().unwrap();
+            std::fs::write(folder.path().join("fairlane.toml"), &file).unwrap();
+            // A variable of Fairlane's own prefix may be set only for a file that uses it.
+            let used: Vec<_> = variables.into_iter().filter(|(name, _)| file.contains(name)).collect();
+            let ended = fairlane_in(folder.path(), &used, &["config"]);
+            assert_eq!(ended.code, 0, "{name}: {}\n{file}", ended.stderr);
+            count += 1;
+        }
+    }
+    assert_eq!(count, 7);
+}
+
+#[test]
+fn output_is_compared_without_numbers_and_with_gaps() {
+    assert!(has(r#"{"token":"ab12","fence":17,"left":3}"#, r#" {"token":"7e52…","fence":99…,"left":30000}"#));
+    assert!(!has(r#"{"held":false}"#, r#" {"held":true}"#));
+    let block = "a \\\n  b\n# 1\n# 2\nc 'd\ne' # f\n";
+    let expected = [("a \\\n  b", " 1 2"), ("c 'd\ne' # f", "")];
+    assert_eq!(commands(block), expected.map(|(command, shown)| (command.to_owned(), shown.to_owned())));
+}
