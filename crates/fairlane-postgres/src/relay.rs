@@ -29,20 +29,9 @@ pub(crate) use listener::APPLICATION;
 use listener::Listener;
 
 /// The channel of notifications of commits.
-pub(crate) struct Channel {
-    pub name: &'static str,
-    /// Notifies within a transaction.
-    pub notify: &'static str,
-    /// Notifies in a transaction of its own. Such a transaction writes to the log of the server,
-    /// like any other; this one does not wait for the disk, which commits of producers need.
-    pub notify_alone: &'static str,
-}
-
-pub(crate) const CHANNEL: Channel = Channel {
-    name: "fairlane_outbox",
-    notify: "NOTIFY fairlane_outbox",
-    notify_alone: "SELECT set_config('synchronous_commit', 'off', true); NOTIFY fairlane_outbox",
-};
+pub(crate) const CHANNEL: &str = "fairlane_outbox";
+/// Notifies relays. A transaction that does nothing else does not wait for the disk.
+pub(crate) const NOTIFY: &str = "NOTIFY fairlane_outbox";
 
 /// The shortest pause of a relay without work.
 const POLL_MIN: Duration = Duration::from_millis(50);
