@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use crate::error::Error;
 use crate::outbox::{Outbox, check_tables};
 use crate::reconcile::{ReconcileSettings, Reconciler};
+use crate::sql::WarmConnections;
 use crate::{names, status};
 pub(crate) use batch::parse;
 pub(crate) use listener::APPLICATION;
@@ -120,6 +121,8 @@ pub struct Relay {
 
 struct Shared {
     pool: PgPool,
+    /// The connections of batches.
+    warm: Arc<WarmConnections>,
     fairlane: Fairlane,
     order: Order,
     full: Mutex<FullGroups>,
@@ -158,7 +161,8 @@ impl Relay {
     /// A relay from this outbox to this queue.
     pub fn new(outbox: &Outbox, fairlane: &Fairlane, settings: RelaySettings) -> Self {
         let (pool, fairlane, order) = (outbox.pool().clone(), fairlane.clone(), settings.order);
-        Self { shared: Arc::new(Shared { pool, fairlane, order, full: Mutex::default() }), settings }
+        let (warm, full) = (WarmConnections::new(pool.clone()), Mutex::default());
+        Self { shared: Arc::new(Shared { pool, warm, fairlane, order, full }), settings }
     }
 
     /// Passes rows on until `stop` completes. A database or queue that does not reply is waited
@@ -243,7 +247,7 @@ impl Relay {
                 && error.is_none()
                 && let Some(last) = after
             {
-                match batch::claim(&self.shared.pool, last, self.shared.order, &full_groups).await {
+                match batch::claim(&self.shared.warm, last, self.shared.order, &full_groups).await {
                     Ok(claim) => {
                         all.held |= claim.has_rows;
                         after = claim.next_after;
