@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::mirror::{self, MirroredJob};
 use crate::poke::Poker;
 use crate::reconcile::{ReconcileReport, ReconcileSettings, Reconciler};
-use crate::relay::CHANNEL;
+use crate::relay::NOTIFY;
 use crate::schema;
 use crate::status;
 
@@ -90,7 +90,7 @@ impl Outbox {
     /// notification is lost, relays find the jobs at their next poll.
     pub async fn commit(&self, mut transaction: Transaction<'_, Postgres>) -> Result<(), Error> {
         if self.notify == Notify::Transaction {
-            sqlx::raw_sql(CHANNEL.notify).execute(&mut *transaction).await?;
+            sqlx::raw_sql(NOTIFY).execute(&mut *transaction).await?;
         }
         transaction.commit().await?;
         if self.notify == Notify::AfterCommit {

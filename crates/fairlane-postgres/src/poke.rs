@@ -9,7 +9,7 @@ use std::time::Duration;
 use sqlx::{ConnectOptions, PgConnection, postgres::PgConnectOptions};
 use tokio::sync::mpsc;
 
-use crate::relay::CHANNEL;
+use crate::relay::NOTIFY;
 
 /// The shortest time between two messages.
 const POKE_INTERVAL: Duration = Duration::from_millis(5);
@@ -53,6 +53,6 @@ async fn notify(options: &PgConnectOptions, kept: &mut Option<PgConnection>) -> 
         None => kept.insert(options.connect().await?),
     };
     // The name of the channel is a constant, and a simple query needs no prepared statement.
-    sqlx::raw_sql(CHANNEL.notify_alone).execute(connection).await?;
+    sqlx::raw_sql(NOTIFY).execute(connection).await?;
     Ok(())
 }

@@ -23,26 +23,16 @@ use tokio::task::JoinSet;
 use crate::error::Error;
 use crate::outbox::{Outbox, check_tables};
 use crate::reconcile::{ReconcileSettings, Reconciler};
+use crate::sql::WarmConnections;
 use crate::{names, status};
 pub(crate) use batch::parse;
 pub(crate) use listener::APPLICATION;
 use listener::Listener;
 
 /// The channel of notifications of commits.
-pub(crate) struct Channel {
-    pub name: &'static str,
-    /// Notifies within a transaction.
-    pub notify: &'static str,
-    /// Notifies in a transaction of its own. Such a transaction writes to the log of the server,
-    /// like any other; this one does not wait for the disk, which commits of producers need.
-    pub notify_alone: &'static str,
-}
-
-pub(crate) const CHANNEL: Channel = Channel {
-    name: "fairlane_outbox",
-    notify: "NOTIFY fairlane_outbox",
-    notify_alone: "SELECT set_config('synchronous_commit', 'off', true); NOTIFY fairlane_outbox",
-};
+pub(crate) const CHANNEL: &str = "fairlane_outbox";
+/// Notifies relays. A transaction that does nothing else does not wait for the disk.
+pub(crate) const NOTIFY: &str = "NOTIFY fairlane_outbox";
 
 /// The shortest pause of a relay without work.
 const POLL_MIN: Duration = Duration::from_millis(50);
@@ -131,6 +121,8 @@ pub struct Relay {
 
 struct Shared {
     pool: PgPool,
+    /// The connections of batches.
+    warm: Arc<WarmConnections>,
     fairlane: Fairlane,
     order: Order,
     full: Mutex<FullGroups>,
@@ -169,7 +161,8 @@ impl Relay {
     /// A relay from this outbox to this queue.
     pub fn new(outbox: &Outbox, fairlane: &Fairlane, settings: RelaySettings) -> Self {
         let (pool, fairlane, order) = (outbox.pool().clone(), fairlane.clone(), settings.order);
-        Self { shared: Arc::new(Shared { pool, fairlane, order, full: Mutex::default() }), settings }
+        let (warm, full) = (WarmConnections::new(pool.clone()), Mutex::default());
+        Self { shared: Arc::new(Shared { pool, warm, fairlane, order, full }), settings }
     }
 
     /// Passes rows on until `stop` completes. A database or queue that does not reply is waited
@@ -254,7 +247,7 @@ impl Relay {
                 && error.is_none()
                 && let Some(last) = after
             {
-                match batch::claim(&self.shared.pool, last, self.shared.order, &full_groups).await {
+                match batch::claim(&self.shared.warm, last, self.shared.order, &full_groups).await {
                     Ok(claim) => {
                         all.held |= claim.has_rows;
                         after = claim.next_after;

@@ -9,10 +9,11 @@ use crate::error::Error;
 use crate::sql::{LOCKS, sql};
 
 /// The steps, in order.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     include_str!("schema/001_outbox_and_mirror.sql"),
     include_str!("schema/002_functions.sql"),
     include_str!("schema/003_failed_jobs.sql"),
+    include_str!("schema/004_cheaper_statements.sql"),
 ];
 
 /// The lock of migrations among the advisory locks of the outbox.

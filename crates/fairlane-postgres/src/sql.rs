@@ -7,12 +7,12 @@
 //! job waits for is a simple query, with its arguments as JSON in the text of the statement.
 
 use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::Value;
-use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, PgPool, Postgres};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres};
 
 use crate::error::Error;
 
@@ -37,21 +37,57 @@ pub(crate) fn json_literal(value: &Value) -> String {
     literal + "', 'hex'), 'UTF8')::jsonb"
 }
 
-/// Runs one statement in a transaction of its own: a single round trip.
-pub(crate) async fn simple(pool: &PgPool, statement: String) -> Result<Vec<PgRow>, Error> {
-    Ok(sqlx::raw_sql(AssertSqlSafe(statement)).fetch_all(pool).await?)
+/// Connections on which the same few statements run, the one that was used last first: the process
+/// of that one has their plans and pages at hand. They are taken out of a pool for good. A pool uses
+/// its connections in turns, and makes a round trip on each after its use to see that it is alive.
+pub(crate) struct WarmConnections {
+    pool: PgPool,
+    idle: Mutex<Vec<PgConnection>>,
+}
+
+impl WarmConnections {
+    /// No connections yet; they come from this pool.
+    pub fn new(pool: PgPool) -> Arc<Self> {
+        Arc::new(Self { pool, idle: Mutex::default() })
+    }
+
+    /// Runs one statement in a transaction of its own: a single round trip.
+    pub async fn run(self: &Arc<Self>, statement: String) -> Result<Vec<PgRow>, Error> {
+        let mut transaction = BareTransaction::new(self).await?;
+        let rows = transaction.run(statement).await?;
+        transaction.give_back();
+        Ok(rows)
+    }
+
+    /// The pool that the connections come from.
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<PgConnection>> {
+        self.idle.lock().expect("no panic happens while the connections are locked")
+    }
+
+    async fn take(&self) -> Result<PgConnection, Error> {
+        let idle = self.idle().pop();
+        Ok(match idle {
+            Some(connection) => connection,
+            None => self.pool.acquire().await?.detach(),
+        })
+    }
 }
 
 /// A transaction whose first statement goes out with its BEGIN, and whose last one with its COMMIT.
 /// When it is dropped before its end, its connection is closed, which rolls it back.
 pub(crate) struct BareTransaction {
-    connection: Option<PoolConnection<Postgres>>,
+    warm: Arc<WarmConnections>,
+    connection: PgConnection,
 }
 
 impl BareTransaction {
     /// Begins a transaction with this statement; returns its rows.
-    pub async fn begin(pool: &PgPool, statement: &str) -> Result<(Self, Vec<PgRow>), Error> {
-        let mut transaction = Self { connection: Some(pool.acquire().await?) };
+    pub async fn begin(warm: &Arc<WarmConnections>, statement: &str) -> Result<(Self, Vec<PgRow>), Error> {
+        let mut transaction = Self::new(warm).await?;
         let rows = transaction.run(format!("BEGIN; {statement}")).await?;
         Ok((transaction, rows))
     }
@@ -59,22 +95,25 @@ impl BareTransaction {
     /// Runs these statements, the last of which is COMMIT or ROLLBACK.
     pub async fn end(mut self, statements: &str) -> Result<(), Error> {
         self.run(statements.to_owned()).await?;
-        // Back to the pool.
-        self.connection = None;
+        self.give_back();
         Ok(())
     }
 
-    async fn run(&mut self, statements: String) -> Result<Vec<PgRow>, Error> {
-        let connection = self.connection.as_mut().expect("it is taken by `end`, which is the last");
-        Ok(sqlx::raw_sql(AssertSqlSafe(statements)).fetch_all(&mut **connection).await?)
+    async fn new(warm: &Arc<WarmConnections>) -> Result<Self, Error> {
+        Ok(Self { warm: warm.clone(), connection: warm.take().await? })
     }
-}
 
-impl Drop for BareTransaction {
-    fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            drop(connection.detach());
+    async fn run(&mut self, statements: String) -> Result<Vec<PgRow>, Error> {
+        let ran = sqlx::raw_sql(AssertSqlSafe(statements)).fetch_all(&mut self.connection).await;
+        if ran.is_err() {
+            // A server that has ended one connection may have ended the others.
+            self.warm.idle().clear();
         }
+        Ok(ran?)
+    }
+
+    fn give_back(self) {
+        self.warm.idle().push(self.connection);
     }
 }
 

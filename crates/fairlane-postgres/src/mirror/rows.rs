@@ -1,14 +1,15 @@
 //! The statements of the mirror.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use fairlane::{JobRef, JobState, JobView, Problem};
 use serde_json::json;
-use sqlx::{PgConnection, PgPool, Row};
+use sqlx::{PgConnection, Row};
 
 use crate::encoding::{error_to_json, result_to_json};
 use crate::error::Error;
-use crate::sql::{json_literal, simple, sql};
+use crate::sql::{WarmConnections, json_literal, sql};
 
 /// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,14 +105,14 @@ fn keys<'a>(jobs: impl Iterator<Item = &'a JobRef> + Clone) -> (Vec<String>, Vec
 }
 
 /// Marks jobs as running, each at most once in a call.
-pub(crate) async fn begin(pool: &PgPool, rows: &[BeginRow]) -> Result<Vec<Begun>, Error> {
+pub(crate) async fn begin(warm: &Arc<WarmConnections>, rows: &[BeginRow]) -> Result<Vec<Begun>, Error> {
     let lease = |row: &BeginRow| {
         json!({ "group_id": row.job.group.to_string(), "id": row.job.id.to_string(), "type": row.job_type,
             "fence": row.fence, "attempts": row.attempt })
     };
     let leases = json_literal(&rows.iter().map(lease).collect());
     let mut others = HashMap::new();
-    for row in simple(pool, format!("SELECT * FROM fairlane_mirror_begin({leases})")).await? {
+    for row in warm.run(format!("SELECT * FROM fairlane_mirror_begin({leases})")).await? {
         let found = match row.get("ended") {
             true => Begun::Ended { result: row.get("result") },
             false => Begun::Superseded,

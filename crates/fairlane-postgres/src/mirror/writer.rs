@@ -5,6 +5,7 @@
 //! the database refuses is written one by one, so that one attempt does not fail the others.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use fairlane_engine::Backoff;
 use sqlx::PgPool;
@@ -13,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::rows::{self, BeginRow, Begun, StateRow};
 use crate::error::Error;
 use crate::relay::TARGET;
+use crate::sql::WarmConnections;
 
 /// Most writes in one transaction.
 const BATCH_MAX: usize = 200;
@@ -56,7 +58,7 @@ impl Writer {
     pub fn start(pool: PgPool) -> Self {
         let start = |pool: PgPool| {
             let (requests, waiting) = mpsc::channel(WAITING_MAX);
-            tokio::spawn(write_all(pool, waiting));
+            tokio::spawn(write_all(WarmConnections::new(pool), waiting));
             requests
         };
         Self { begins: start(pool.clone()), states: start(pool) }
@@ -72,12 +74,12 @@ impl Writer {
     }
 }
 
-async fn write_all(pool: PgPool, mut waiting: mpsc::Receiver<Request>) {
+async fn write_all(warm: Arc<WarmConnections>, mut waiting: mpsc::Receiver<Request>) {
     let mut gathered = Vec::new();
     while waiting.recv_many(&mut gathered, BATCH_MAX).await > 0 {
         while !gathered.is_empty() {
             let batch = next_batch(&mut gathered);
-            write_batch(&pool, batch).await;
+            write_batch(&warm, batch).await;
         }
     }
 }
@@ -94,14 +96,14 @@ fn next_batch(gathered: &mut Vec<Request>) -> Vec<Request> {
     std::mem::replace(gathered, rest)
 }
 
-async fn write_batch(pool: &PgPool, batch: Vec<Request>) {
+async fn write_batch(warm: &Arc<WarmConnections>, batch: Vec<Request>) {
     let (mut batch, mut backoff) = (batch, Backoff::default());
     loop {
         batch.retain(|request| !request.reply.is_closed());
         if batch.is_empty() {
             return;
         }
-        match try_write(pool, &batch).await {
+        match try_write(warm, &batch).await {
             Ok(written) => {
                 for (request, written) in batch.into_iter().zip(written) {
                     let _ = request.reply.send(Ok(written));
@@ -110,7 +112,7 @@ async fn write_batch(pool: &PgPool, batch: Vec<Request>) {
             }
             Err(error) if is_refusal(&error) && batch.len() > 1 => {
                 for request in batch {
-                    Box::pin(write_batch(pool, vec![request])).await;
+                    Box::pin(write_batch(warm, vec![request])).await;
                 }
                 return;
             }
@@ -137,7 +139,7 @@ fn is_refusal(error: &Error) -> bool {
     !["08", "25", "40", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class))
 }
 
-async fn try_write(pool: &PgPool, batch: &[Request]) -> Result<Vec<Written>, Error> {
+async fn try_write(warm: &Arc<WarmConnections>, batch: &[Request]) -> Result<Vec<Written>, Error> {
     let (mut begins, mut states) = (Vec::new(), Vec::new());
     for request in batch {
         match &request.write {
@@ -147,10 +149,10 @@ async fn try_write(pool: &PgPool, batch: &[Request]) -> Result<Vec<Written>, Err
     }
     let mut begun = Vec::new();
     if !begins.is_empty() {
-        begun = rows::begin(pool, &begins).await?;
+        begun = rows::begin(warm, &begins).await?;
     }
     if !states.is_empty() {
-        let mut transaction = pool.begin().await?;
+        let mut transaction = warm.pool().begin().await?;
         rows::write_states(&mut transaction, &states).await?;
         transaction.commit().await?;
     }

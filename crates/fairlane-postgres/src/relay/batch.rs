@@ -5,17 +5,19 @@
 //! ended; then no row before it can appear any more. Reading takes no lock on rows: that would give
 //! the relay's transaction an id, and make relays wait for each other.
 
+use std::sync::Arc;
+
 use fairlane::NdjsonReader;
 use fairlane_core::queue::NewJob;
 use serde_json::{Value, json};
+use sqlx::Row;
 use sqlx::postgres::PgRow;
-use sqlx::{PgPool, Row};
 
 use super::send::RowEnd;
 use super::{Order, Relayed};
 use crate::encoding::{error_to_json, without_nul};
 use crate::error::Error;
-use crate::sql::{BareTransaction, json_literal};
+use crate::sql::{BareTransaction, WarmConnections, json_literal};
 
 /// Most rows in one batch.
 const BATCH_ROWS: i64 = 500;
@@ -60,7 +62,7 @@ pub(super) struct Claim {
 
 /// Takes the next shard above `after` that has rows and that no other relay has, and reads its rows.
 pub(super) async fn claim(
-    pool: &PgPool,
+    warm: &Arc<WarmConnections>,
     after: i16,
     order: Order,
     full_groups: &[String],
@@ -69,7 +71,7 @@ pub(super) async fn claim(
     let claim = format!(
         "SELECT * FROM fairlane_outbox_claim({after}, {in_order}, {full_groups}, {BATCH_ROWS}, {BATCH_BYTES})"
     );
-    let (transaction, found) = BareTransaction::begin(pool, &claim).await?;
+    let (transaction, found) = BareTransaction::begin(warm, &claim).await?;
     let first = found.first().ok_or(sqlx::Error::RowNotFound)?;
     let taken: Option<i16> = first.get("shard");
     let next_after = taken.filter(|_| first.get("more"));

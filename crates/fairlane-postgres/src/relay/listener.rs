@@ -62,7 +62,7 @@ async fn listen_once(
 ) -> Result<(), sqlx::Error> {
     let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options.clone());
     let mut listener = PgListener::connect_with(&pool).await?;
-    listener.listen(CHANNEL.name).await?;
+    listener.listen(CHANNEL).await?;
     // Messages sent before this moment are lost.
     wakeup.notify_one();
     // `None` is a connection that was lost, and with it perhaps a message.

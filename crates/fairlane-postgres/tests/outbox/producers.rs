@@ -134,11 +134,28 @@ async fn an_error_of_the_database_names_its_cure() {
     let wrong = Outbox::connect(&postgres.url().replace("/postgres?", "/nothing?")).await;
     let error = wrong.map(drop).unwrap_err().to_string();
     assert!(error.contains("create the database"), "{error}");
-    assert_eq!((outbox.migrate().await.unwrap(), outbox.migrate().await.unwrap()), (3, 0));
+    assert_eq!((outbox.migrate().await.unwrap(), outbox.migrate().await.unwrap()), (4, 0));
     // As an older version has left the tables.
     postgres.sql("DROP FUNCTION fairlane_outbox_claim; DELETE FROM fairlane_schema WHERE step >= 2");
     let error = relay.run(std::future::pending()).await.unwrap_err();
     assert!(error.to_string().contains("run `fairlane outbox migrate`"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_an_older_schema_are_relayed_after_its_migration() {
+    let setup = Setup::with_schema(&[
+        include_str!("../../src/schema/001_outbox_and_mirror.sql"),
+        include_str!("../../src/schema/002_functions.sql"),
+        include_str!("../../src/schema/003_failed_jobs.sql"),
+    ])
+    .await;
+    setup.commit("a", "old").await;
+    assert_eq!(setup.outbox.migrate().await.unwrap(), 1);
+    setup.commit("a", "new").await;
+    let shards = "SELECT count(DISTINCT shard) FROM fairlane_outbox WHERE shard = hashtext('a') & 15";
+    assert_eq!(setup.postgres.sql(shards), "1");
+    assert_eq!(setup.relay().drain().await.unwrap().passed, 2);
+    assert_eq!(setup.postgres.sql("SELECT id FROM fairlane_mirror ORDER BY number"), "old\nnew");
 }
 
 #[tokio::test(flavor = "multi_thread")]

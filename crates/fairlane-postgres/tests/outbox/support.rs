@@ -26,6 +26,19 @@ impl Setup {
         Self { postgres, outbox, fairlane }
     }
 
+    /// A database whose schema has these steps only, as an older version has left it.
+    pub async fn with_schema(steps: &[&str]) -> Self {
+        let postgres = PostgresServer::start();
+        let outbox = Outbox::connect(&postgres.url()).await.expect("a connection");
+        postgres.sql("CREATE TABLE fairlane_schema (step integer PRIMARY KEY)");
+        for (index, step) in steps.iter().enumerate() {
+            postgres.sql(step);
+            postgres.sql(&format!("INSERT INTO fairlane_schema VALUES ({})", index + 1));
+        }
+        let fairlane = Fairlane::open("memory:").await.expect("a queue in memory");
+        Self { postgres, outbox, fairlane }
+    }
+
     /// A relay that does not reconcile.
     pub fn relay(&self) -> Relay {
         let settings = RelaySettings { reconcile_interval: None, ..RelaySettings::default() };
