@@ -18,10 +18,11 @@ and the engine runs scripts instead.
 
 /// Help of `cargo xtask soak`.
 pub const SOAK_HELP: &str = "\
-Usage: cargo xtask soak [--seed S] [--minutes M] [--disk-kills K] [--worker-kills K]
+Usage: cargo xtask soak [--seed S] [--minutes M] [--scripts 1] [--disk-kills K] [--worker-kills K]
 
 Runs producers and workers against the engines for M minutes, with faults drawn from seed S, and checks
-that no job is lost, run under two leases at once, or served beyond its limits. With --disk-kills a process
+that no job is lost, run under two leases at once, or served beyond its limits. With --scripts 1 Redis refuses
+functions, and the engine runs scripts instead. With --disk-kills a process
 at work on a data directory is killed K times instead, and everything acknowledged must be there each time.
 With --worker-kills it is worker processes, in K rounds, half on a data directory and half on Redis: every job
 of every bulk action must reach one end, counts must equal a recount, callbacks come under one id.

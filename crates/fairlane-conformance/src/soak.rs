@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use crate::dice::Dice;
 use crate::subject::{group_id, group_seats, per_second, type_id};
 use fairlane_testkit::proxy::Proxy;
-use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use fairlane_testkit::redis::RedisServer;
 use faults::Faults;
 pub use ledger::Ledger;
 
@@ -35,6 +35,12 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
 /// A reply that takes longer counts as lost.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Arguments of a Redis whose writes are on disk before they are answered.
+const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+/// Arguments of a Redis that refuses functions, also after a restart.
+const NO_FUNCTIONS: [&str; 9] =
+    ["--user", "default", "on", "nopass", "~*", "&*", "+@all", "-fcall", "-function|load"];
 
 /// The plan of a soak.
 #[derive(Debug, Clone)]
@@ -47,6 +53,8 @@ pub struct Plan {
     pub kill_every: Duration,
     /// Workers sometimes forget a job, which then has to be taken back.
     pub abandon: bool,
+    /// Redis refuses functions, so that engines run scripts instead.
+    pub scripts: bool,
 }
 
 /// The result of a soak.
@@ -88,7 +96,8 @@ fn types() -> Vec<TypeId> {
 /// Runs the plan.
 pub async fn run(plan: &Plan) -> Report {
     let started = Instant::now();
-    let server = RedisServer::start(ServerOptions { durable: true, ..ServerOptions::default() });
+    let more: &[&str] = if plan.scripts { &NO_FUNCTIONS } else { &[] };
+    let server = RedisServer::start_with(&[&DURABLE, more].concat());
     let proxy = Arc::new(Proxy::start(server.port()).await);
     let ledger = Arc::new(Ledger::default());
     // The observer connects to Redis directly and reconnects after kills like every other client.

@@ -19,14 +19,14 @@ async fn main() -> ExitCode {
         kills::run_victim(Path::new(folder), number.parse().unwrap_or(0)).await;
         return ExitCode::FAILURE;
     }
-    let known = [("--seed", 1), ("--minutes", 2), ("--disk-kills", 0)];
+    let known = [("--seed", 1), ("--minutes", 2), ("--disk-kills", 0), ("--scripts", 0)];
     let values = fairlane_conformance::arguments::read(&known);
-    let [seed, minutes, disk_kills] = values[..] else { unreachable!("as many values as names") };
+    let [seed, minutes, disk_kills, scripts] = values[..] else { unreachable!("as many values as names") };
     if disk_kills > 0 {
         return kill_on_disk(&arguments[0], seed, disk_kills).await;
     }
     let load = Duration::from_secs(minutes * 60);
-    let plan = Plan { seed, load, kill_every: Duration::from_secs(10), abandon: true };
+    let plan = Plan { seed, load, kill_every: Duration::from_secs(10), abandon: true, scripts: scripts > 0 };
     println!("seed {seed}: {minutes} minutes of load, then the queue drains");
     let report = run(&plan).await;
     println!(

@@ -247,8 +247,8 @@ async fn scripts_are_sent_again_to_a_server_that_lost_them() {
 /// Erratum Q37.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_or_done_twice_when_replies_are_lost_and_redis_is_killed() {
-    let plan =
-        Plan { seed: 5, load: Duration::from_secs(12), kill_every: Duration::from_secs(4), abandon: false };
+    let (load, kill_every) = (Duration::from_secs(12), Duration::from_secs(4));
+    let plan = Plan { seed: 5, load, kill_every, abandon: false, scripts: false };
     let report = run(&plan).await;
     println!("{report:?}");
     assert_eq!(report.violations, [""; 0]);
