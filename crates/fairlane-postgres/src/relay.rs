@@ -234,7 +234,7 @@ impl Relay {
         }
     }
 
-    /// One pass: a batch of every shard that has rows.
+    /// One pass: a batch of every shard that has rows, and further ones while a batch was full.
     pub(crate) async fn pass(&self) -> Result<Relayed, Error> {
         let mut all = Relayed::default();
         if self.shared.full().is_queue_full() {
@@ -260,7 +260,12 @@ impl Relay {
             }
             match running.join_next().await {
                 None => break,
-                Some(Ok(Ok(relayed))) => all.add(relayed),
+                Some(Ok(Ok((relayed, has_more)))) => {
+                    all.add(relayed);
+                    if has_more && !self.shared.full().is_queue_full() {
+                        after.get_or_insert(FIRST);
+                    }
+                }
                 Some(Ok(Err(failed))) => error = Some(failed),
                 Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
             }
@@ -318,13 +323,14 @@ impl Relayed {
     }
 }
 
-/// Passes one batch of a shard on.
-async fn pass_shard(shared: Arc<Shared>, shard: batch::Shard) -> Result<Relayed, Error> {
-    let sent = send::send(&shared.fairlane, &shard.rows).await?;
-    let relayed = shard.commit(&sent.ends).await?;
+/// Passes one batch of a shard on; also returns whether the shard may have more rows.
+async fn pass_shard(shared: Arc<Shared>, shard: batch::Shard) -> Result<(Relayed, bool), Error> {
+    let (rows, is_full) = (shard.rows().await, shard.is_full());
+    let sent = send::send(&shared.fairlane, &rows).await?;
+    let relayed = shard.commit(&rows, &sent.ends).await?;
     for (result, count) in [("passed", relayed.passed), ("failed", relayed.failed)] {
         metrics::counter!(names::RELAYED, "result" => result).increment(count);
     }
     sent.full.into_iter().for_each(|full| shared.full().add(full));
-    Ok(relayed)
+    Ok((relayed, is_full && relayed.passed + relayed.failed > 0))
 }

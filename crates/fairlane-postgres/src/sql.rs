@@ -6,7 +6,6 @@
 //! A statement with arguments takes two round trips, because its types are asked for first. What a
 //! job waits for is a simple query, with its arguments as JSON in the text of the statement.
 
-use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::Value;
@@ -22,6 +21,8 @@ pub(crate) const LOCKS: i32 = 0x6661_6972;
 /// Number of shards; groups are spread over them by hash. The schema has the same number.
 pub(crate) const SHARDS: i16 = 16;
 
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
+
 /// A statement without a name.
 pub(crate) fn sql(text: &'static str) -> Query<'static, Postgres, PgArguments> {
     sqlx::query(text).persistent(false)
@@ -30,10 +31,11 @@ pub(crate) fn sql(text: &'static str) -> Query<'static, Postgres, PgArguments> {
 /// JSON in the text of a statement. It is written in hexadecimal, so that no value and no setting of
 /// the server can end the literal.
 pub(crate) fn json_literal(value: &Value) -> String {
-    let mut literal = "convert_from(decode('".to_owned();
-    for byte in value.to_string().bytes() {
-        let _ = write!(literal, "{byte:02x}");
-    }
+    let text = value.to_string();
+    let digits = text.bytes().flat_map(|byte| [byte >> 4, byte & 15]);
+    let mut literal = String::with_capacity(2 * text.len() + 64);
+    literal.push_str("convert_from(decode('");
+    literal.extend(digits.map(|digit| char::from(HEX_DIGITS[usize::from(digit)])));
     literal + "', 'hex'), 'UTF8')::jsonb"
 }
 

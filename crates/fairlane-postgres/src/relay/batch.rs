@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::sql::{BareTransaction, WarmConnections, json_literal};
 
 /// Most rows in one batch.
-const BATCH_ROWS: i64 = 500;
+const BATCH_ROWS: usize = 500;
 /// A batch ends when its jobs have this many bytes as JSON.
 const BATCH_BYTES: i64 = 8 * 1024 * 1024;
 
@@ -46,7 +46,7 @@ impl OutboxRow {
 pub(super) struct Shard {
     number: i16,
     /// Its next rows, without those of groups that are full.
-    pub rows: Vec<OutboxRow>,
+    found: Vec<PgRow>,
     transaction: BareTransaction,
 }
 
@@ -76,12 +76,9 @@ pub(super) async fn claim(
     let taken: Option<i16> = first.get("shard");
     let next_after = taken.filter(|_| first.get("more"));
     let has_rows = first.get("waiting");
-    let mut rows = Vec::new();
-    for row in &found[1..] {
-        rows.push(read_row(row).await);
-    }
+    let found: Vec<PgRow> = found.into_iter().skip(1).collect();
     let shard = match taken {
-        Some(number) if !rows.is_empty() => Some(Shard { number, rows, transaction }),
+        Some(number) if !found.is_empty() => Some(Shard { number, found, transaction }),
         _ => {
             transaction.end("ROLLBACK").await?;
             None
@@ -110,29 +107,42 @@ pub(crate) async fn parse(group: &str, text: &str, key: impl FnOnce() -> String)
 }
 
 impl Shard {
+    /// Whether the shard may have more rows that can be passed on now.
+    pub fn is_full(&self) -> bool {
+        self.found.len() == BATCH_ROWS
+    }
+
+    /// The rows, parsed.
+    pub async fn rows(&self) -> Vec<OutboxRow> {
+        let mut rows = Vec::with_capacity(self.found.len());
+        for row in &self.found {
+            rows.push(read_row(row).await);
+        }
+        rows
+    }
+
     /// Moves the rows that have an end to the mirror, and commits.
-    pub async fn commit(self, ends: &[RowEnd]) -> Result<Relayed, Error> {
+    pub async fn commit(self, rows: &[OutboxRow], ends: &[RowEnd]) -> Result<Relayed, Error> {
         let (mut relayed, mut done) = (Relayed::default(), Vec::new());
-        for (row, end) in self.rows.iter().zip(ends) {
-            let (error, name) = match end {
+        for (row, end) in rows.iter().zip(ends) {
+            let mut moved = json!({ "xid": row.xid, "id": row.id });
+            match end {
                 RowEnd::Kept => {
                     relayed.kept += 1;
                     continue;
                 }
-                RowEnd::Passed => {
-                    relayed.passed += 1;
-                    (None, None)
-                }
+                RowEnd::Passed => relayed.passed += 1,
                 RowEnd::Invalid(message) => {
                     relayed.failed += 1;
-                    (Some(error_to_json("invalid_job", message)), None)
+                    moved["error"] = error_to_json("invalid_job", message);
                 }
                 RowEnd::Conflict(message) => {
                     relayed.failed += 1;
-                    (Some(error_to_json("conflict", message)), Some(without_nul(&row.key())))
+                    moved["error"] = error_to_json("conflict", message);
+                    moved["name"] = without_nul(&row.key()).into();
                 }
-            };
-            done.push(json!({ "xid": row.xid, "id": row.id, "error": error, "name": name }));
+            }
+            done.push(moved);
         }
         if done.is_empty() {
             self.transaction.end("ROLLBACK").await?;

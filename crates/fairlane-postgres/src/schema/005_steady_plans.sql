@@ -1,0 +1,123 @@
+-- Statements whose plans do not depend on the statistics of the tables. With those that a VACUUM
+-- leaves behind, PostgreSQL may keep all rows of a shard in memory and compare each of them with
+-- each row of the batch. Without "material" it looks every row up in the index.
+
+-- Takes a shard and reads its next rows, as before. The mirror is asked by its primary key: with the
+-- end of the job among the conditions, PostgreSQL may walk the index of all ended jobs for each row.
+CREATE OR REPLACE FUNCTION fairlane_outbox_claim(
+    after integer, in_order boolean, full_groups jsonb, rows_max integer, bytes_max bigint
+) RETURNS TABLE (
+    shard smallint, more boolean, waiting boolean,
+    xid text, id bigint, group_id text, job text, has_ended boolean
+) LANGUAGE plpgsql
+SET enable_bitmapscan = off SET enable_sort = off SET enable_seqscan = off SET enable_material = off
+SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    candidate smallint := after;
+    taken smallint;
+    skipped text[] := ARRAY(SELECT jsonb_array_elements_text(full_groups));
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    more := false;
+    waiting := false;
+    LOOP
+        SELECT o.shard INTO candidate FROM fairlane_outbox o
+        WHERE o.shard > candidate ORDER BY o.shard LIMIT 1;
+        EXIT WHEN candidate IS NULL;
+        waiting := true;
+        more := taken IS NOT NULL;
+        EXIT WHEN more;
+        IF NOT in_order OR pg_try_advisory_xact_lock(1717660018, candidate) THEN
+            taken := candidate;
+        END IF;
+    END LOOP;
+    shard := taken;
+    RETURN NEXT;
+    IF taken IS NULL THEN
+        RETURN;
+    END IF;
+    IF NOT in_order THEN
+        RETURN QUERY
+        SELECT taken, false, true, o.xid::text, o.id, o.job->>'group', (o.job - 'group')::text,
+            o.created_at < now() - interval '1 minute' AND coalesce((
+                SELECT m.ended_at IS NOT NULL FROM fairlane_mirror m
+                WHERE m.group_id = o.job->>'group' AND m.id = coalesce(o.job->>'id', o.xid || '-' || o.id)
+            ), false)
+        FROM fairlane_outbox o
+        WHERE o.shard = taken AND NOT o.job->>'group' = ANY(skipped)
+        ORDER BY o.xid, o.id LIMIT rows_max
+        FOR UPDATE OF o SKIP LOCKED;
+        RETURN;
+    END IF;
+    RETURN QUERY
+    SELECT taken, false, true, sized.xid::text, sized.id, sized.group_id, sized.job,
+        -- A row that is sent later than a minute after its commit is compared with the mirror first:
+        -- it may have been sent before, and the queue forgets the ids of ended jobs.
+        (sized.is_restored OR sized.created_at < now() - interval '1 minute') AND coalesce((
+            SELECT m.ended_at IS NOT NULL FROM fairlane_mirror m
+            WHERE m.group_id = sized.group_id AND m.id = coalesce(sized.name, sized.xid || '-' || sized.id)
+        ), false)
+    FROM (
+        SELECT picked.xid, picked.id, picked.created_at, picked.is_restored, picked.job->>'group' AS group_id,
+            picked.job->>'id' AS name, body.job,
+            sum(octet_length(body.job)) OVER (ROWS UNBOUNDED PRECEDING) - octet_length(body.job) AS bytes_before
+        FROM (
+            (SELECT o.xid, o.id, o.created_at, o.job, false AS is_restored
+            FROM fairlane_outbox o
+            WHERE o.shard = taken AND o.xid < pg_snapshot_xmin(pg_current_snapshot())
+                AND NOT o.job->>'group' = ANY(skipped)
+            ORDER BY o.xid, o.id LIMIT rows_max)
+            UNION ALL
+            -- Rows at or above the end of the snapshot come from the dump of another server.
+            (SELECT o.xid, o.id, o.created_at, o.job, true
+            FROM fairlane_outbox o
+            WHERE o.shard = taken AND o.xid >= pg_snapshot_xmax(pg_current_snapshot())
+                AND NOT o.job->>'group' = ANY(skipped)
+            ORDER BY o.xid, o.id LIMIT rows_max)
+            LIMIT rows_max
+        ) AS picked, LATERAL (SELECT (picked.job - 'group')::text AS job OFFSET 0) AS body
+    ) AS sized
+    WHERE sized.bytes_before < bytes_max;
+END $$;
+
+-- One statement of the next function.
+CREATE FUNCTION fairlane_outbox_move_once(shard smallint, done jsonb) RETURNS void LANGUAGE plpgsql
+SET enable_bitmapscan = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_material = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    WITH gone AS (
+        DELETE FROM fairlane_outbox o
+        USING jsonb_to_recordset(done) AS moved(xid text, id bigint, error jsonb, name text)
+        WHERE o.shard = fairlane_outbox_move_once.shard AND o.xid = moved.xid::xid8 AND o.id = moved.id
+        RETURNING o.xid, o.id, o.job, o.created_at, moved.error, coalesce(
+            moved.name, o.job->>'id', o.xid || '-' || o.id
+        ) AS name
+    )
+    INSERT INTO fairlane_mirror AS m (group_id, id, type, status, job, error, queued_at, ended_at)
+    SELECT job->>'group', name, job->>'type', CASE WHEN error IS NULL THEN 'QUEUED' ELSE 'FAILED' END,
+        job, error, created_at, CASE WHEN error IS NOT NULL THEN now() END
+    FROM gone ORDER BY xid, id
+    ON CONFLICT (group_id, id) DO UPDATE SET job = EXCLUDED.job, queued_at = EXCLUDED.queued_at
+    WHERE m.job IS NULL;
+END $$;
+
+-- Moves rows from the outbox to the mirror, as before. The statement fails for a batch that has a job
+-- twice, and nothing of it remains; then the rows move one by one, in order, and the first row of a
+-- job counts.
+CREATE OR REPLACE FUNCTION fairlane_outbox_move(shard smallint, done jsonb) RETURNS void LANGUAGE plpgsql
+AS $$
+DECLARE
+    element jsonb;
+BEGIN
+    PERFORM fairlane_outbox_move_once(shard, done);
+EXCEPTION WHEN cardinality_violation THEN
+    FOR element IN SELECT jsonb_array_elements(done) LOOP
+        PERFORM fairlane_outbox_move_once(shard, jsonb_build_array(element));
+    END LOOP;
+END $$;
+
+ALTER FUNCTION fairlane_mirror_begin(jsonb) SET enable_material = off;
