@@ -40,7 +40,7 @@ Usage: cargo xtask trials neighbours [--redis 1] [--slots N]
        cargo xtask trials kills [--seed S] [--rounds N]
        cargo xtask trials locks fire [--seed S] [--acquisitions N] [--processes N] | races [--seed S] [--races N]
                                 | crowd [--waiters N] [--processes N] [--killed N] | names [--locks N] [--calls N]
-                                | speed [--rounds N] [--repetitions N]
+                                | speed [--rounds N] [--repetitions N] | contend [--tasks N] [--handles N] [--rounds N]
        cargo xtask trials outbox kills [--seed S] [--rounds N] | order [--jobs N] | outages [--seconds N]
                                  | speed [--seconds N] [--rounds N]
        cargo xtask trials rooms crowd [--rounds N] [--seed S] | scale [--waiters N] | passes [--passes N]
@@ -65,7 +65,8 @@ attack      a customer with a key bound to one group attacks `fairlane serve` on
 kills       the same as `cargo xtask soak --worker-kills`
 locks       fire: holders that are killed, stopped and cut off, restarts and failovers, with a resource that checks
             every fence; races: releases that meet a new waiter; crowd: 10,000 waiters for one lock; names: 100,000
-            locks; speed: against SET NX PX and DEL, a message and a round trip, and the crate rslock
+            locks; speed: against SET NX PX and DEL, a message and a round trip, and the crate rslock; contend: grants
+            a second of one lock
 outbox      kills: every process at every step between BEGIN and the settled job; order: 64 producers and 4 relays;
             outages: PostgreSQL and Redis away, Redis flushed, a transaction left open; speed: commits, relay, start
 rooms       crowd: 64 schedulers; scale: a million visitors who wait; draw: a pre-queue of a million, verified by

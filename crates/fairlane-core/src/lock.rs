@@ -8,9 +8,10 @@
 //!
 //! A waiter belongs to a process, and a process keeps all its waiters alive with one command
 //! ([`AttendLocks`]). When a lock becomes free, the machine passes it to the first waiter whose process
-//! is alive and signals that process. If no newcomer may take the lock from this waiter, it is granted to
-//! it for one slice, and the signal has the fence; otherwise it is reserved (a claim), and the waiter
-//! acquires it by repeating its command. Invariant: after every command, holders and claims together fit
+//! is alive and signals that process. An exclusive lock is granted to it for one slice, and the signal has
+//! the fence. If the process has not attended lately, or the lock cannot be granted for a slice, it is
+//! reserved instead (a claim): the waiter acquires it by repeating its command, unless a newcomer takes
+//! it. Invariant: after every command, holders and claims together fit
 //! the lock, and no capacity is free while a waiter whose process is alive would fit. Fences grow
 //! strictly over all locks. Left out on purpose: renewal and waiting, which need a clock of their own; waiters are not
 //! stored, because they register again after a restart.
@@ -33,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hashing::{HashSeed, KeyedMap};
 use crate::kernel::{self, Context, Dump, Operation, Signal};
-use crate::limits::LOCK_SLICE_MS;
+use crate::limits::{LOCK_GRANT_ALIVE_MS, LOCK_SLICE_MS};
 use crate::names::{LockToken, ProcessId};
 use crate::numbers::{Fence, Micros};
 use state::Lock;
@@ -112,6 +113,12 @@ impl Machine {
 
     fn is_alive(&self, process: &ProcessId, now: Micros) -> bool {
         self.processes.get(process).is_some_and(|until| *until > now)
+    }
+
+    /// Whether a process has attended lately, as one that works does.
+    fn is_attentive(&self, process: &ProcessId, now: Micros) -> bool {
+        let least = now.plus_ms(LOCK_GRANT_ALIVE_MS);
+        self.processes.get(process).is_some_and(|until| *until >= least)
     }
 
     /// Forgets up to `most` processes that no longer count as alive.

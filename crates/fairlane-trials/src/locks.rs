@@ -4,10 +4,11 @@
 //!   their fences; `locks/holder.rs` is such a process.
 //! - `locks/races.rs`: releases that meet waiters who are just registering.
 //! - `locks/crowd.rs`: many waiters for one lock. `locks/names.rs`: many locks.
-//! - `locks/command.rs`: the command line.
+//! - `locks/contend.rs`: tasks that contend for one lock. `locks/command.rs`: the command line.
 //! - `locks/speed.rs`: the time of an acquisition and of a hand-off, beside what Redis needs at least.
 
 pub mod command;
+pub mod contend;
 pub mod crowd;
 pub mod fire;
 pub mod holder;

@@ -59,8 +59,9 @@ pub struct LockOptions {
     pub wait: Duration,
     /// How long to wait in all; 10 s by default.
     pub max_wait: Duration,
-    /// Whether to leave a lock that has become free to the waiter that is next, and to lose one's own turn
-    /// to no newcomer. By default a newcomer may take it; a waiter loses it three times at most.
+    /// Whether to leave a lock that is reserved for a waiter to it, and to lose one's own turn to no
+    /// newcomer. By default a newcomer may take it; a waiter loses it three times at most. An exclusive lock
+    /// is reserved only for a waiter whose process responds late, or with a ttl or `max_hold` below a second.
     pub fair: bool,
     /// How long the lock stays free after this holder has died, so that its last requests have
     /// ended before the next holder begins; none by default.

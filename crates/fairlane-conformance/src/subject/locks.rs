@@ -2,6 +2,7 @@
 //! five seconds, and waits; the process of an acquisition has the name of its token.
 
 use fairlane_core::kernel::Signal;
+use fairlane_core::limits::LOCK_SLICE_MS;
 use fairlane_core::lock::*;
 use fairlane_core::{Fence, HolderName, LockToken, ProcessId};
 use fairlane_engine::Signals;
@@ -133,6 +134,11 @@ pub fn exclusive(token: &str) -> AcquireLock {
         lock_delay_ms: 0,
         max_hold_ms: None,
     }
+}
+
+/// An acquisition for less than a slice. It cannot be granted to a waiter, so the lock is reserved.
+pub fn brief(token: &str) -> AcquireLock {
+    AcquireLock { ttl_ms: LOCK_SLICE_MS - 1, ..exclusive(token) }
 }
 
 /// An acquisition of another lock.

@@ -27,6 +27,9 @@ pub const LOCK_DELAY_MS_MAX: u64 = 60 * 1000;
 /// How long a waiter's process counts as alive after its last command, and how long a lock stays
 /// reserved for a waiter.
 pub const LOCK_SLICE_MS: u64 = 1000;
+/// A lock that becomes free is granted to a waiter whose process counts as alive for at least this much
+/// longer. For another it is reserved, and a newcomer may take it.
+pub const LOCK_GRANT_ALIVE_MS: u64 = 250;
 /// After this many losses to newcomers, no newcomer takes a lock that is reserved for a waiter.
 pub const LOCK_LOSSES_MAX: u32 = 3;
 /// Most waiters that one command reserves a lock for or removes.

@@ -79,8 +79,9 @@ impl Machine {
             if !lock.fits(first.mode, true) {
                 return false;
             }
-            let is_protected = first.is_protected();
-            match first.terms.clone().filter(|_| is_protected) {
+            // A newcomer is faster than a process that may be gone.
+            let is_sure = first.is_protected() || self.is_attentive(&first.process, now);
+            match first.terms.clone().filter(|_| is_sure) {
                 Some(terms) => self.grant_to_first(name, lock, terms, now),
                 None => {
                     let until = now.plus_ms(LOCK_SLICE_MS);

@@ -2,7 +2,7 @@
 
 use fairlane_core::kernel::row::ChangeSet;
 use fairlane_core::kernel::{Machine as _, RestoreMode, Stored as _};
-use fairlane_core::limits::{LOCK_LOSSES_MAX, LOCK_SLICE_MS};
+use fairlane_core::limits::{LOCK_GRANT_ALIVE_MS, LOCK_LOSSES_MAX, LOCK_SLICE_MS};
 use fairlane_core::lock::*;
 use fairlane_core::{Fence, HashSeed, HolderName, LockToken, Micros, ProcessId};
 
@@ -74,6 +74,11 @@ fn acquire(token: &str) -> AcquireLock {
         lock_delay_ms: 0,
         max_hold_ms: None,
     }
+}
+
+/// Less than a slice cannot be granted to a waiter, so the lock is reserved for it.
+fn brief(token: &str) -> AcquireLock {
+    AcquireLock { ttl_ms: LOCK_SLICE_MS - 1, ..acquire(token) }
 }
 
 fn is_held(reply: &LockAcquired) -> bool {
@@ -158,7 +163,7 @@ fn a_renewal_extends_only_a_held_lock_and_not_beyond_the_longest_hold() {
 fn a_released_lock_is_reserved_for_its_first_waiter_for_one_slice() {
     let mut world = World::new();
     world.acquire("one");
-    world.acquire("two");
+    world.call(brief("two"));
     world.acquire("three");
     world.release("one");
     assert!(matches!(world.call(AcquireLock { fair: true, ..acquire("new") }), LockAcquired::Waiting { .. }));
@@ -175,7 +180,7 @@ fn a_released_lock_is_reserved_for_its_first_waiter_for_one_slice() {
 fn a_process_learns_of_claims_whose_signal_was_lost() {
     let mut world = World::new();
     world.acquire("one");
-    world.acquire("two");
+    world.call(brief("two"));
     world.release("one");
     let attended = world.call(AttendLocks { process: ProcessId::new("two").unwrap() });
     let claim = LockClaim { name: name("a:b"), token: LockToken::new("two").unwrap() };
@@ -189,14 +194,28 @@ fn a_process_learns_of_claims_whose_signal_was_lost() {
 fn a_newcomer_takes_a_reserved_lock_until_the_waiter_has_lost_often_enough() {
     let mut world = World::new();
     world.acquire("holder");
-    world.acquire("waiter");
+    world.call(brief("waiter"));
     for number in 0..LOCK_LOSSES_MAX {
         world.release(if number == 0 { "holder" } else { "newcomer" });
         assert!(is_held(&world.acquire("newcomer")), "{number}");
     }
     world.release("newcomer");
     assert!(matches!(world.acquire("newcomer"), LockAcquired::Waiting { position: 1, .. }));
-    assert!(is_held(&world.acquire("waiter")));
+    assert!(is_held(&world.call(brief("waiter"))));
+}
+
+#[test]
+fn a_lock_is_granted_to_a_waiter_whose_process_has_attended_lately_and_reserved_for_another() {
+    for (silent_ms, is_granted) in [(0, true), (LOCK_SLICE_MS - LOCK_GRANT_ALIVE_MS, true), (999, false)] {
+        let mut world = World::new();
+        world.acquire("one");
+        world.acquire("two");
+        world.pass_ms(silent_ms);
+        world.release("one");
+        let [signal] = world.machine.take_signals().try_into().expect("one waiter is signalled");
+        assert_eq!(signal.grant.is_some(), is_granted, "{silent_ms}");
+        assert_eq!(is_held(&world.acquire("newcomer")), !is_granted, "{silent_ms}");
+    }
 }
 
 #[test]

@@ -392,6 +392,7 @@ fn lock_limits() -> impl Iterator<Item = (&'static str, String)> {
     [
         ("DEFAULT_PREFIX", DEFAULT_PREFIX.to_owned()),
         ("LOCK_SLICE_US", (l::LOCK_SLICE_MS * 1000).to_string()),
+        ("LOCK_GRANT_ALIVE_US", (l::LOCK_GRANT_ALIVE_MS * 1000).to_string()),
         ("LOCK_STEP_WAITERS_MAX", l::LOCK_STEP_WAITERS_MAX.to_string()),
         ("LOCK_LOSSES_MAX", l::LOCK_LOSSES_MAX.to_string()),
         ("LOCK_WAITERS_MAX", l::LOCK_WAITERS_MAX.to_string()),

@@ -83,7 +83,7 @@ impl Acquisition {
         let mut release = Release::new(client.clone(), self.command.name.clone(), token, ttl);
         match self.acquire(waiters, &mut caller).await {
             Acquired::Held(grant) => {
-                observe::lock_waited(waiters.engine.name(), self.begun.elapsed());
+                observe::lock_waited(client.renewals().name(), self.begun.elapsed());
                 // If the caller is gone, the guard is dropped here, which releases the lock.
                 let _ = caller.send(Ok(Lease::guard(self.command, grant, release)));
             }

@@ -72,7 +72,7 @@ impl Lease {
 
     /// Ends a lease that no task of the thread keeps.
     pub async fn release(self, engine: &dyn Engine) -> Result<bool, Error> {
-        self.note_end(engine.name());
+        self.note_end(self.release.client().renewals().name());
         self.release.send(engine).await.map_err(Error::from)
     }
 

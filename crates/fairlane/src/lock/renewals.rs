@@ -16,6 +16,8 @@ use super::lease::Lease;
 /// The leases of one client, and the engine that the thread renews them with.
 pub(super) struct Renewals {
     shared: Arc<dyn Engine>,
+    /// The kind of engine, which is asked for once: its other information would be copied each time.
+    name: &'static str,
     /// Where to connect a second time, because a connection belongs to the runtime in which it was
     /// opened; `None` for an engine in this process.
     address: Option<String>,
@@ -39,12 +41,14 @@ pub(super) type Ticket = (Instant, u64);
 
 impl Renewals {
     pub fn new(shared: Arc<dyn Engine>, address: Option<String>) -> Self {
-        let address = address.filter(|_| shared.name() != "embedded");
-        Self { shared, address, own: OnceCell::new(), table: Mutex::default(), is_due_earlier: Notify::new() }
+        let name = shared.name();
+        let address = address.filter(|_| name != "embedded");
+        let (own, table, is_due_earlier) = (OnceCell::new(), Mutex::default(), Notify::new());
+        Self { shared, name, address, own, table, is_due_earlier }
     }
 
     pub fn name(&self) -> &'static str {
-        self.shared.name()
+        self.name
     }
 
     /// The engine of the thread.

@@ -1,8 +1,8 @@
 //! `acquire_lock`: takes a lock that is free, and otherwise joins its waiters if asked to.
 
 use fairlane_core::limits::{
-    LOCK_DELAY_MS_MAX, LOCK_HOLD_MS_MAX, LOCK_LOSSES_MAX, LOCK_PERMITS_MAX, LOCK_SLICE_MS, LOCK_TTL_MS_MAX,
-    LOCK_TTL_MS_MIN,
+    LOCK_DELAY_MS_MAX, LOCK_GRANT_ALIVE_MS, LOCK_HOLD_MS_MAX, LOCK_LOSSES_MAX, LOCK_PERMITS_MAX,
+    LOCK_SLICE_MS, LOCK_TTL_MS_MAX, LOCK_TTL_MS_MIN,
 };
 use fairlane_core::lock::*;
 use fairlane_engine::EngineError;
@@ -18,6 +18,7 @@ pub const CASES: &[Case] = cases![
     caller_that_does_not_wait_leaves_nothing_behind,
     waiter_learns_its_position_and_the_holder,
     released_lock_is_reserved_for_its_first_waiter_for_one_slice,
+    released_lock_is_granted_to_a_waiter_whose_process_has_attended_lately,
     newcomer_takes_a_reserved_lock_until_its_waiter_has_lost_often_enough,
     fair_newcomer_never_overtakes,
     no_newcomer_takes_a_lock_from_a_fair_waiter,
@@ -91,7 +92,7 @@ async fn waiter_learns_its_position_and_the_holder(locks: Subject) {
 async fn released_lock_is_reserved_for_its_first_waiter_for_one_slice(locks: Subject) {
     let mut signals = locks.subscribe("two").await;
     locks.locked(exclusive("one")).await;
-    locks.queue_up(exclusive("two")).await;
+    locks.queue_up(brief("two")).await;
     locks.queue_up(exclusive("three")).await;
     locks.release("one").await;
     assert_eq!(signalled(&mut signals, 1).await, ["two"]);
@@ -105,17 +106,34 @@ async fn released_lock_is_reserved_for_its_first_waiter_for_one_slice(locks: Sub
     assert_eq!(locks.lock().await.waiters, 0, "the others are gone");
 }
 
+async fn released_lock_is_granted_to_a_waiter_whose_process_has_attended_lately(locks: Subject) {
+    let attentive_ms = LOCK_SLICE_MS - LOCK_GRANT_ALIVE_MS;
+    for (silent_ms, is_granted) in [(0, true), (attentive_ms, true), (attentive_ms + 1, false)] {
+        let first = locks.locked(exclusive("one")).await;
+        locks.queue_up(exclusive("two")).await;
+        locks.advance_ms(silent_ms);
+        locks.release("one").await;
+        let lock = locks.lock().await;
+        let expected = if is_granted { (1, 0, 0) } else { (0, 1, 1) };
+        assert_eq!((lock.holders, lock.waiters, lock.claims), expected, "{silent_ms}");
+        assert_eq!(locks.is_had(exclusive("newcomer")).await, !is_granted, "{silent_ms}");
+        locks.release("newcomer").await;
+        assert!(locks.locked(exclusive("two")).await > first);
+        locks.release("two").await;
+    }
+}
+
 /// Erratum L8.
 async fn newcomer_takes_a_reserved_lock_until_its_waiter_has_lost_often_enough(locks: Subject) {
     locks.locked(exclusive("holder")).await;
-    locks.queue_up(exclusive("waiter")).await;
+    locks.queue_up(brief("waiter")).await;
     for number in 0..LOCK_LOSSES_MAX {
         locks.release(if number == 0 { "holder" } else { "newcomer" }).await;
         assert!(locks.is_had(exclusive("newcomer")).await, "{number}");
     }
     locks.release("newcomer").await;
     assert_eq!(locks.queue_up(exclusive("newcomer")).await.0, 1, "it was granted to the waiter");
-    locks.locked(exclusive("waiter")).await;
+    locks.locked(brief("waiter")).await;
 }
 
 /// Erratum L8.
@@ -257,7 +275,7 @@ async fn waiters_of_a_process_that_is_gone_are_skipped(locks: Subject) {
         locks.queue_up(AcquireLock { process, ..exclusive(&format!("t{number}")) }).await;
     }
     locks.advance_ms(LOCK_SLICE_MS);
-    locks.queue_up(exclusive("alive")).await;
+    locks.queue_up(brief("alive")).await;
     locks.release("holder").await;
     locks.sweep_locks().await;
     assert_eq!(locks.attend("alive").await, ["alive"]);
@@ -278,7 +296,7 @@ async fn names_and_tokens_may_have_any_characters(locks: Subject) {
             let fence = locks.locked(exclusive_of(name, token)).await;
             let lock = locks.find_lock(name).await.expect("it is held");
             assert_eq!((lock.name.to_string(), lock.held_by[0].fence), (name.to_owned(), fence));
-            locks.queue_up(exclusive_of(name, "w:%")).await;
+            locks.queue_up(AcquireLock { name: lock_name(name), ..brief("w:%") }).await;
             assert_eq!(locks.release_of(name, token).await, LockReleased::Released);
             assert_eq!(locks.attend("w:%").await, ["w:%"]);
             assert_eq!(locks.release_of(name, "w:%").await, LockReleased::Withdrawn);

@@ -18,7 +18,7 @@ pub const CASES: &[Case] = cases![
 async fn attended_waiters_stay_and_others_leave(locks: Subject) {
     locks.locked(AcquireLock { ttl_ms: 60_000, ..exclusive("one") }).await;
     locks.queue_up(exclusive("gone")).await;
-    locks.queue_up(exclusive("stays")).await;
+    locks.queue_up(brief("stays")).await;
     for _ in 0..6 {
         locks.advance_ms(LOCK_SLICE_MS / 3);
         assert_eq!(locks.attend("stays").await, [""; 0]);
@@ -31,7 +31,7 @@ async fn attended_waiters_stay_and_others_leave(locks: Subject) {
 /// Erratum L2.
 async fn process_learns_of_claims_whose_signal_was_lost(locks: Subject) {
     locks.locked(exclusive("one")).await;
-    locks.queue_up(exclusive("two")).await;
+    locks.queue_up(brief("two")).await;
     locks.release("one").await;
     let command = AttendLocks { process: process_id("two") };
     let attended = locks.engine.call(command.clone()).await.expect("attend_locks is answered");

@@ -66,7 +66,7 @@ async fn withdrawn_waiter_gets_no_signal(locks: Subject) {
 
 async fn withdrawal_passes_a_reserved_lock_on(locks: Subject) {
     locks.locked(exclusive("one")).await;
-    locks.queue_up(exclusive("two")).await;
+    locks.queue_up(brief("two")).await;
     locks.queue_up(exclusive("three")).await;
     locks.release("one").await;
     assert_eq!((locks.attend("two").await, locks.attend("three").await), (vec!["two".into()], vec![]));

@@ -38,8 +38,8 @@ async fn lease_that_ran_out_passes_the_lock_on(locks: Subject) {
 async fn claim_that_ran_out_passes_the_lock_on(locks: Subject) {
     let mut signals = locks.subscribe("three").await;
     locks.locked(exclusive("one")).await;
-    locks.queue_up(exclusive("two")).await;
-    locks.queue_up(exclusive("three")).await;
+    locks.queue_up(brief("two")).await;
+    locks.queue_up(brief("three")).await;
     locks.release("one").await;
     locks.advance_ms(LOCK_SLICE_MS - 1);
     locks.attend("three").await;

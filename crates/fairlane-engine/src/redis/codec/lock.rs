@@ -3,7 +3,7 @@
 
 use ::redis::Value;
 use fairlane_core::Fence;
-use fairlane_core::lock::{AcquireLock, Command, LockAcquired, LockKind, LockReleased, Reply};
+use fairlane_core::lock::{AcquireLock, Command, LockAcquired, LockMode, LockReleased, Reply};
 
 use super::{Arguments, Decoded, unknown};
 
@@ -33,23 +33,20 @@ pub(super) fn decode(command: &Command, value: Value) -> Result<Decoded<Reply>, 
 
 fn acquire(command: &AcquireLock, arguments: &mut Arguments) {
     let decimal = |number: u64| number.to_string().into_bytes();
-    let kind = match command.mode.kind() {
-        LockKind::Exclusive => "exclusive".into(),
-        LockKind::ReadWrite => "read-write".into(),
-        LockKind::Semaphore { permits } => format!("semaphore/{permits}").into_bytes(),
+    let mode = match command.mode {
+        LockMode::Permit { of } => format!("semaphore/{of}").into_bytes(),
+        mode => mode.as_str().into(),
     };
     arguments.extend([
         command.name.as_str().into(),
         command.token.escaped().into(),
         command.process.escaped().into(),
         command.holder.escaped().into(),
-        command.mode.as_str().into(),
-        kind,
+        mode,
         decimal(command.ttl_ms),
         decimal(command.lock_delay_ms),
         decimal(command.max_hold_ms.unwrap_or_default()),
-        decimal(command.wait.into()),
-        decimal(command.fair.into()),
+        decimal(u64::from(command.wait) + 2 * u64::from(command.fair)),
     ]);
 }
 

@@ -60,7 +60,8 @@ function lock.attend(cx, process)
   call('ZADD', cx.locks .. 'lock-processes', text(cx.now + LOCK_SLICE_US), process)
 end
 
-function lock.is_alive(cx, process)
+-- For how much longer a process counts as alive; 0 or less if it does not.
+function lock.alive_us(cx, process)
   local ends = call('ZSCORE', cx.locks .. 'lock-processes', process)
-  return ends and tonumber(ends) > cx.now
+  return ends and tonumber(ends) - cx.now or 0
 end

@@ -40,10 +40,13 @@ function lock.claim_for_waiters(cx, state)
   for _ = 1, LOCK_STEP_WAITERS_MAX do
     local first = lock.first_waiting(state)
     if not first then return false end
-    if not lock.is_alive(cx, first.process) then
+    local alive_us = lock.alive_us(cx, first.process)
+    if alive_us <= 0 then
       lock.remove_waiter(cx, state, first)
     elseif lock.fits(state, first.mode, true) then
-      local pass = is_protected(first) and first.holder and grant_to_first or lock.claim
+      -- A newcomer is faster than a process that may be gone.
+      local is_sure = is_protected(first) or alive_us >= LOCK_GRANT_ALIVE_US
+      local pass = is_sure and first.holder and grant_to_first or lock.claim
       pass(cx, state, first)
       if state.kind == 'exclusive' then return false end
     else

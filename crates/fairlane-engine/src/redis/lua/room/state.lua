@@ -73,23 +73,19 @@ end
 
 -- The fields of a room that a poll needs: its settings (false if there is no such room), phase, reason
 -- of a pause or false, tags and window.
-function room.read(rooms, name)
+local function read(rooms, name)
   return unpack(call('HMGET', rooms .. 'room:' .. name, 'settings', 'phase', 'paused', 'tags', 'window'))
 end
 
--- A room of these fields.
-function room.of_fields(cx, name, settings, phase, paused, tags, window)
+-- A room, with the fields that a poll needs, or nil.
+function room.load(cx, name)
+  local settings, phase, paused, tags, window = read(cx.rooms, name)
+  if not settings then return nil end
   local state = named(cx, name)
   room.set_settings(state, settings)
   state.phase, state.paused, state.was_paused = phase, paused or nil, paused
   state.tags, state.window = numbers(tags), {room.window_of(window)}
   return state
-end
-
--- A room, with the fields that a poll needs, or nil.
-function room.load(cx, name)
-  local settings, phase, paused, tags, window = room.read(cx.rooms, name)
-  return settings and room.of_fields(cx, name, settings, phase, paused, tags, window) or nil
 end
 
 -- Reads the other fields of a room, before they are used or the room is changed.

@@ -3,15 +3,18 @@
 -- Key: the partition. Arguments: the time; the name; the token.
 -- Replies R (released), W (withdrawn) or N (not held).
 
--- The row of an exclusive lock without waiters, whose holder was not a waiter or has renewed it: the token
--- of the holder and the end of the lease.
-local ALONE = '^exclusive:0:%d+:0:([^:]+):%d+:%d+:(%d+):%d+:%d+:%a+:[^:]*$'
+-- The row of an exclusive lock without waiters up to the token of its holder, and what follows the token up
+-- to the name of the holder, with the end of the lease.
+local ALONE, LEASE = '^exclusive:0:%d+:0:()', '^:%d+:%d+:(%d+):%d+:%d+:exclusive:()'
 
 -- Removes an exclusive lock that the caller holds and that has no waiters, without a table for it: this is
--- what most calls do. Returns whether it was one.
+-- what most calls do. Returns whether it was one. A colon behind the name of the holder shows that it was
+-- granted the lock as a waiter and has not renewed it.
 local function release_alone(cx, name, token, key, row)
-  local owner, ends = match(row, ALONE)
-  if owner ~= token or tonumber(ends) <= cx.now then return false end
+  local at = match(row, ALONE)
+  if not at or sub(row, at, at + #token - 1) ~= token then return false end
+  local ends, holder_at = match(row, LEASE, at + #token)
+  if not ends or tonumber(ends) <= cx.now or find(row, ':', holder_at, true) then return false end
   call('DEL', key)
   lock.remove_name(cx, name)
   lock.announce_release(cx, name)
