@@ -76,10 +76,43 @@ pub fn check(root: &Path) -> Outcome {
             return Err(format!("the service needs /{path}, which the package does not have"));
         }
     }
-    match words.is_empty() || !installed.join("usr/share/man/man1/fairlane-serve.1.gz").exists() {
-        true => Err("the package lacks its service or its manual pages".into()),
-        false => Ok(()),
+    if words.is_empty() || !installed.join("usr/share/man/man1/fairlane-serve.1.gz").exists() {
+        return Err("the package lacks its service or its manual pages".into());
     }
+    install_as_documented(root, package, &folder.join("root"))
+}
+
+/// Runs the commands of docs/install.md that install the package, below a folder instead of the
+/// root, and with a stand-in for systemctl that starts what the unit starts.
+fn install_as_documented(root: &Path, package: &Path, folder: &Path) -> Outcome {
+    let page = read(&root.join("docs/install.md"))?;
+    let block = page.split("```sh\n").skip(1).find(|block| block.starts_with("dpkg -i ")).unwrap_or_default();
+    let block = block.split("```").next().unwrap_or_default();
+    if block.lines().count() != 4 {
+        return Err("docs/install.md shows how the package is installed in four commands".into());
+    }
+    std::fs::create_dir_all(folder.join("var/lib/dpkg")).map_err(|error| error.to_string())?;
+    write(&folder.join("var/lib/dpkg/status"), "")?;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+    let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+    drop(listener);
+    let (below, package) = (folder.display(), package.display());
+    let block = block.replace("fairlane_0.1.0_amd64.deb", &format!("'{package}'"));
+    let block = block.replace("/var/lib/fairlane", &format!("{below}/var/lib/fairlane"));
+    let block = block.replace("fairlane health", &format!("fairlane health http://127.0.0.1:{port}"));
+    let script = format!(
+        "export PATH='{below}/usr/bin':$PATH
+         dpkg() {{ command dpkg --root='{below}' --force-depends --force-not-root --force-bad-path --log=/dev/null \"$@\"; }}
+         systemctl() {{
+           [ \"$*\" = 'enable --now fairlane' ]
+           sed -i 's#/var/lib/#{below}/var/lib/#; s#127.0.0.1:8080#127.0.0.1:{port}#' '{below}/etc/fairlane/fairlane.toml'
+           started=$(sed -n 's#^ExecStart=##p' '{below}/usr/lib/systemd/system/fairlane.service')
+           $(echo \"$started\" | sed 's# /etc# {below}/etc#; s#^/usr#{below}/usr#') > '{below}/log' 2>&1 &
+         }}
+         trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
+         {block}"
+    );
+    shell::run(Command::new("bash").args(["-euc", &script]))
 }
 
 /// The target to build for: static where that is possible, else the one of this machine.

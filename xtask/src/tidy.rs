@@ -22,6 +22,7 @@ pub mod markdown;
 mod prose_width;
 mod requirements;
 mod same_stems;
+mod snippets;
 mod source;
 pub mod tree;
 
@@ -49,10 +50,11 @@ Checks the form of the tree and prints each finding as `path:line: rule: what to
   requirements   the table in docs/requirements.md is complete and names what exists
   dependencies   every dependency has its reason in docs/dependencies.md
   links          relative links in Markdown point to files that exist
+  snippets       every command and program in a document is run by a named test
   ignored-tests  an ignored test says why
 ";
 
-const RULES: [fn(&Tree) -> Vec<Finding>; 15] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 16] = [
     file_size::check,
     function_size::check,
     banned_names::check,
@@ -67,6 +69,7 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 15] = [
     requirements::check,
     dependencies::check,
     links::check,
+    snippets::check,
     ignored_tests::check,
 ];
 

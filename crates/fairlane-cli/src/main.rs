@@ -13,6 +13,7 @@
 //! - `pages.rs`: lists that are longer than a page. `tables.rs`: every table.
 //! - `percentiles.rs`: percentiles and medians.
 //! - `escape.rs`: makes untrusted text safe to print.
+//! - `hints.rs`: tips for arguments that do not exist.
 //! - `failure.rs`: error messages and exit codes. `output.rs`: standard output and standard error.
 //!
 //! Results go to standard output, progress and messages to standard error.
@@ -25,6 +26,7 @@ mod escape;
 mod failure;
 #[cfg(test)]
 mod help;
+mod hints;
 mod limit;
 mod logs;
 mod output;
@@ -37,7 +39,7 @@ mod target;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(feature = "postgres")]
 use commands::outbox;
@@ -108,7 +110,13 @@ fn main() -> ExitCode {
     if is_json {
         output::report_failures_as_json();
     }
-    let result = match Arguments::try_parse() {
+    let parsed = Arguments::try_parse().map_err(|mut error| {
+        let words: Vec<String> =
+            std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        hints::add(&mut error, &words, Arguments::command());
+        error
+    });
+    let result = match parsed {
         Ok(arguments) => run(arguments.command),
         Err(error) if is_json && error.use_stderr() => {
             let text = error.render().to_string();

@@ -3,6 +3,7 @@
 //! - `browser.rs`: a real Chromium, with axe-core.
 //! - `clock.rs`: a wall clock that jumps, for child processes.
 //! - `comfyui.rs`: a stand-in for a ComfyUI engine.
+//! - `document.rs`: pages of the documentation, and scripts made of their blocks.
 //! - `redis.rs`: Redis servers and clusters to start, kill and start again. `failover.rs`: a
 //!   primary and its replica.
 //! - `postgres.rs`: PostgreSQL servers, and PgBouncer before one.
@@ -17,6 +18,7 @@
 pub mod browser;
 pub mod clock;
 pub mod comfyui;
+pub mod document;
 pub mod failover;
 pub mod postgres;
 pub mod process;

@@ -17,7 +17,7 @@ struct Program {
     brew_package: Option<&'static str>,
 }
 
-const PROGRAMS: [Program; 13] = [
+const PROGRAMS: [Program; 14] = [
     Program {
         name: "redis-server",
         is_installed: || shell::find("redis-server").is_some(),
@@ -41,6 +41,12 @@ const PROGRAMS: [Program; 13] = [
         is_installed: || shell::find("curl").is_some(),
         debian_package: "curl",
         brew_package: None,
+    },
+    Program {
+        name: "jq",
+        is_installed: || shell::find("jq").is_some(),
+        debian_package: "jq",
+        brew_package: Some("jq"),
     },
     Program {
         name: "tmux",

@@ -1,8 +1,8 @@
-//! The README's commands, run as a reader would run them.
+//! The commands of README.md and docs/install.md, run as a reader would run them.
 //!
 //! A fenced block whose info string is `sh run` holds commands that must succeed, one to a line (a backslash at
 //! the end of a line joins it with the next). Each runs in a bash of its own at the workspace root, with the program
-//! that was just built on the PATH, as if it were installed. Not done:
+//! on the PATH that was installed as the README installs it. Not done:
 //! variables or folder changes that outlive their line, and commands that start this very check again.
 
 use crate::{Outcome, shell};
@@ -17,16 +17,33 @@ const RUN_TAG: [&str; 2] = ["sh", "run"];
 /// Commands that end in this check, and so would never end.
 const RECURSIVE: [&str; 2] = ["xtask test", ".ci/run"];
 
-/// Runs every tagged command of README.md.
+/// The pages that begin with an installation, which is the first block of `sh` in both.
+const PAGES: [&str; 2] = ["README.md", "docs/install.md"];
+/// The commands that install the program in a clone.
+const INSTALL: &str = "cargo install --locked --path crates/fairlane-cli";
+
+/// Installs the program as the documents do, and runs the tagged commands of both pages with it.
+///
+/// The build is the debug build, which exists already, and the folder is one below `target`.
 pub fn run_commands(root: &Path) -> Outcome {
-    let text = std::fs::read_to_string(root.join("README.md"))
-        .map_err(|error| format!("README.md could not be read: {error}"))?;
-    let commands = commands(&text);
-    if commands.is_empty() {
-        return Err("README.md has no command in a block tagged `sh run`".into());
+    let mut commands = Vec::new();
+    for page in PAGES {
+        let text = std::fs::read_to_string(root.join(page))
+            .map_err(|error| format!("{page} could not be read: {error}"))?;
+        if !text.contains(&format!("\n```sh\n{INSTALL}\n```\n")) {
+            return Err(format!("{page} does not show `{INSTALL}` in a block of `sh`"));
+        }
+        let tagged = self::commands(&text);
+        if tagged.is_empty() {
+            return Err(format!("{page} has no command in a block tagged `sh run`"));
+        }
+        commands.extend(tagged.into_iter().filter(|command| !commands.contains(command)).collect::<Vec<_>>());
     }
-    shell::run(&mut shell::cargo(root, &["build", "-p", "fairlane-cli"]))?;
-    let path = path_with_program(root)?;
+    let installed = shell::target_folder(root).join("readme-installed");
+    let mut install = shell::program_at(root, "bash");
+    let line = format!("{INSTALL} --debug --no-track --force --root \"$0\"");
+    shell::run(install.args(["-e", "-c", &line]).arg(&installed))?;
+    let path = path_with_program(&installed.join("bin"))?;
     for command in &commands {
         let mut bash = shell::program_at(root, "bash");
         bash.args(["-e", "-c", command]).env("PATH", &path).stdin(Stdio::null());
@@ -35,11 +52,10 @@ pub fn run_commands(root: &Path) -> Outcome {
     Ok(())
 }
 
-/// The PATH with the folder of the debug build before everything else.
-fn path_with_program(root: &Path) -> Result<OsString, String> {
+/// The PATH with the folder of the program before everything else.
+fn path_with_program(folder: &Path) -> Result<OsString, String> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
-    let built = shell::target_folder(root).join("debug");
-    let folders = std::iter::once(built).chain(std::env::split_paths(&folders));
+    let folders = std::iter::once(folder.to_owned()).chain(std::env::split_paths(&folders));
     std::env::join_paths(folders).map_err(|error| format!("the PATH cannot be extended: {error}"))
 }
 

@@ -65,13 +65,12 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let started = Instant::now();
     while let Err(error) = ready(&arguments.server, arguments.timeout).await {
         if started.elapsed() >= arguments.wait {
-            let hint = match error {
-                EngineError::Unavailable { engine: "the server", .. } => {
-                    "\nstart it (fairlane serve), or name the address of another server"
-                }
-                _ => "",
-            };
-            return Err(Failure::broken(format!("{server} is not ready: {error}{hint}")));
+            return Err(Failure::broken(match error {
+                EngineError::Unavailable { engine: "the server", reason } => format!(
+                    "{server} is not ready: {reason}\nstart it (fairlane serve), or name the address of another server"
+                ),
+                error => format!("{server} is not ready: {error}"),
+            }));
         }
         tokio::time::sleep(WAIT_INTERVAL).await;
     }

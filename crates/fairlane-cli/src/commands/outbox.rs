@@ -93,7 +93,14 @@ impl DatabaseTarget {
 }
 
 async fn connect(url: &str) -> Result<Outbox, Failure> {
-    Outbox::connect(url).await.map_err(failure)
+    Outbox::connect(url).await.map_err(|error| match error {
+        Error::Database(sqlx::Error::PoolTimedOut | sqlx::Error::Io(_)) => Failure::broken(format!(
+            "PostgreSQL at {} does not reply\nstart it, or correct the address (--database or FAIRLANE_DATABASE); if \
+             it runs, all of its connections may be in use (max_connections)",
+            fairlane_engine::without_user(url)
+        )),
+        error => failure(error),
+    })
 }
 
 /// The failure of a command on a database.

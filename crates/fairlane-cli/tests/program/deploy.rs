@@ -2,7 +2,9 @@
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use fairlane_testkit::document::{blocks, page, run_script};
 use fairlane_testkit::program::Background;
 use saphyr::{LoadableYamlNode, Yaml};
 
@@ -57,6 +59,63 @@ fn a_service_with_bad_input_is_not_restarted() {
     let (keys, queue) = (keys.display().to_string(), format!("dir:{}", queue.display()));
     fairlane(&["serve", "--listen", "127.0.0.1:0", "--engine", &queue, "--keys", &keys])
         .failed(2, &["fairlane key create"]);
+}
+
+/// A stand-in for systemd: starts what the unit starts, in the directory of its state.
+const SYSTEMCTL: &str = "#!/bin/bash -e
+[ \"$1 $2\" = 'enable --now' ]
+command=$(sed -n 's/^ExecStart=//p' \"ROOT/etc/systemd/system/$3.service\")
+mkdir -p ROOT/var/lib/fairlane && cd ROOT/var/lib/fairlane
+$command > ROOT/log 2>&1 &
+echo $! > ROOT/pid
+";
+
+/// The steps are those of the page, below a folder instead of the root, and with a stand-in for
+/// systemctl.
+#[test]
+fn the_steps_with_systemd_end_with_a_healthy_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let root = folder.path().join("root").display().to_string();
+    let here = |text: &str| {
+        let text = text.replace("/usr/local", &format!("{root}/usr/local"));
+        let text = text.replace("/etc/", &format!("{root}/etc/")).replace("/var/", &format!("{root}/var/"));
+        text.replace("127.0.0.1:8080", &format!("127.0.0.1:{port}"))
+    };
+    for name in ["systemd/fairlane.service", "systemd/fairlane.toml"] {
+        let copy = folder.path().join("deploy").join(name);
+        std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        std::fs::write(copy, here(&file(name).1)).unwrap();
+    }
+    for name in ["root/usr/local/bin", "root/etc/systemd/system", "programs"] {
+        std::fs::create_dir_all(folder.path().join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(PROGRAM, folder.path().join("fairlane")).unwrap();
+    std::os::unix::fs::symlink(PROGRAM, folder.path().join("programs/fairlane")).unwrap();
+    let systemctl = folder.path().join("programs/systemctl");
+    std::fs::write(&systemctl, SYSTEMCTL.replace("ROOT", &root)).unwrap();
+    std::fs::set_permissions(&systemctl, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+
+    let blocks = blocks(&page("docs/deployment.md"), "sh");
+    let steps = blocks.iter().find(|block| block.contains("systemctl enable")).unwrap();
+    let health = format!("fairlane health http://127.0.0.1:{port}");
+    let steps = here(steps).replace("fairlane health", &health);
+    let ended = run_script(folder.path(), &folder.path().join("programs"), &steps, &[]);
+    if let Ok(process) = std::fs::read_to_string(folder.path().join("root/pid")) {
+        Command::new("kill").arg(process.trim()).status().unwrap();
+    }
+    let log = std::fs::read_to_string(folder.path().join("root/log")).unwrap_or_default();
+    assert_eq!(ended.code, 0, "{}{}{log}", ended.stdout, ended.stderr);
+
+    // systemd itself reads the unit where its tool is installed.
+    let unit = folder.path().join("root/etc/systemd/system/fairlane.service");
+    match Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(unit).output() {
+        Ok(verified) => {
+            let found = String::from_utf8_lossy(&verified.stderr).into_owned();
+            assert!(!found.contains("fairlane.service"), "{found}");
+        }
+        Err(error) => println!("the unit is not verified: systemd-analyze: {error}"),
+    }
 }
 
 #[test]

@@ -7,22 +7,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fairlane_testkit::document::{blocks, page, root, run_script};
+use fairlane_testkit::redis::{RedisServer, ServerOptions, free_port};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::running::{Ended, PROGRAM, fairlane_in};
 use super::served::Served;
-
-fn page(name: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    std::fs::read_to_string(root.join(name)).unwrap()
-}
-
-/// The blocks of a page with this info string.
-pub fn blocks(page: &str, info: &str) -> Vec<String> {
-    let begin = format!("\n```{info}\n");
-    page.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
-}
 
 /// The commands of a block, each with the output that the page shows.
 fn commands(block: &str) -> Vec<(String, String)> {
@@ -182,8 +173,85 @@ fn requests_of_the_page_on_the_http_api_work() {
     let served = Served::start();
     let blocks = blocks(&page("docs/http.md"), "sh");
     let [serve, requests] = &blocks[..] else { panic!("{blocks:?}") };
-    assert!(serve.lines().all(|line| line.starts_with("fairlane serve ")), "{serve}");
     Reader::of(&served).run(requests);
+    let redis = RedisServer::start(ServerOptions::default());
+    for line in serve.lines() {
+        let (folder, port) = (TempDir::new().unwrap(), free_port());
+        let line = line.replace("redis://10.0.0.5:6379", &redis.url()).replace(" #", " & #");
+        let script = format!("{line}\nfairlane health http://127.0.0.1:{port} --wait 30s\n");
+        let listen = format!("127.0.0.1:{port}");
+        let programs = Path::new(PROGRAM).parent().unwrap();
+        let ended = run_script(folder.path(), programs, &script, &[("FAIRLANE_SERVER_LISTEN", &listen)]);
+        assert_eq!(ended.code, 0, "{script}: {}", ended.stderr);
+    }
+}
+
+/// Runs the simulations of a page, which end with a table, with JSON or with a picture.
+///
+/// `flood` has a hundredth of its jobs here; the commands of the README run it as it is.
+fn simulate(name: &str) {
+    let folder = TempDir::new().unwrap();
+    let flood = page("scenarios/flood.toml");
+    let small = flood.replace("1_000_000", "10_000");
+    assert_ne!(flood, small);
+    std::fs::write(folder.path().join("flood.toml"), small).unwrap();
+    for scenario in blocks(&page(name), "toml") {
+        std::fs::write(folder.path().join("my-customers.toml"), scenario).unwrap();
+    }
+    let blocks = blocks(&page(name), "sh");
+    assert!(blocks.iter().flat_map(|block| block.lines()).all(|line| line.starts_with("fairlane simulate ")));
+    let commands = blocks.concat().replace("simulate flood", "simulate ./flood.toml");
+    let printed = Reader::in_folder(folder.path()).run(&commands);
+    assert!(printed.contains("share") && printed.contains("classic"), "{printed}");
+    for picture in blocks.concat().split(" --plot ").skip(1) {
+        let picture = picture.split_whitespace().next().unwrap();
+        let drawn = std::fs::read_to_string(folder.path().join(picture)).unwrap();
+        assert!(drawn.contains("<svg"), "{picture}");
+    }
+}
+
+#[test]
+fn simulations_of_the_page_on_the_simulator_run() {
+    simulate("docs/simulator.md");
+}
+
+#[test]
+fn simulations_of_the_page_on_disciplines_run() {
+    simulate("docs/disciplines.md");
+}
+
+/// The Redis user of the page may do what a queue needs.
+#[test]
+fn the_redis_user_of_the_page_on_configuration_can_use_a_queue() {
+    let redis = RedisServer::start(ServerOptions::default());
+    let blocks = blocks(&page("docs/configuration.md"), "sh");
+    let [acl] = &blocks[..] else { panic!("{blocks:?}") };
+    let folder = TempDir::new().unwrap();
+    let acl = acl.replace("redis-cli ", &format!("redis-cli -p {} ", redis.port()));
+    let engine = format!("redis://fairlane:password@127.0.0.1:{}", redis.port());
+    let script = format!("{acl}\nfairlane enqueue customer-7 mail '1'\nfairlane status\n");
+    let programs = Path::new(PROGRAM).parent().unwrap();
+    let ended = run_script(folder.path(), programs, &script, &[("FAIRLANE_ENGINE", &engine)]);
+    assert!(ended.code == 0 && ended.stdout.contains("customer-7"), "{}{}", ended.stdout, ended.stderr);
+}
+
+/// An application that only embeds a queue compiles no client of Redis or HTTP.
+#[test]
+fn the_dependency_of_the_page_on_the_library_resolves_without_network_clients() {
+    let blocks = blocks(&page("docs/library.md"), "toml");
+    let [dependency] = &blocks[..] else { panic!("{blocks:?}") };
+    let folder = TempDir::new().unwrap();
+    let dependency = dependency.replace("../fairlane/crates", &root().join("crates").display().to_string());
+    let package = "[package]\nname = \"app\"\nedition = \"2024\"\n\n[lib]\npath = \"lib.rs\"\n";
+    let manifest = format!("{package}\n[dependencies]\n{dependency}");
+    std::fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
+    std::fs::write(folder.path().join("lib.rs"), "").unwrap();
+    std::fs::copy(root().join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
+    let mut tree = Command::new("cargo");
+    let tree = Ended::of(tree.args(["tree", "--offline", "--edges", "normal"]).current_dir(folder.path()));
+    assert_eq!(tree.code, 0, "{}", tree.stderr);
+    assert!(tree.stdout.contains("rusqlite v"), "{}", tree.stdout);
+    assert!(!tree.stdout.contains("reqwest v") && !tree.stdout.contains(" redis v"), "{}", tree.stdout);
 }
 
 #[test]
@@ -267,7 +335,7 @@ fn every_file_of_the_documents_is_valid() {
             count += 1;
         }
     }
-    assert_eq!(count, 7);
+    assert_eq!(count, 8);
 }
 
 #[test]

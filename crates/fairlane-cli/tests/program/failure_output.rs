@@ -109,3 +109,58 @@ fn a_worker_whose_output_is_not_read_stops_on_a_signal() {
         assert_eq!(ended.unwrap().code(), Some(0));
     }
 }
+
+/// What newcomers write, and the words of the message that name the cure.
+#[test]
+fn an_argument_that_does_not_exist_is_answered_with_the_one_that_does() {
+    let cases: [(&[&str], &str); 10] = [
+        (&["serve", "--port", "9000"], "tip: use --listen 127.0.0.1:9000\n"),
+        (&["serve", "--port=9000"], "tip: use --listen 127.0.0.1:9000\n"),
+        (&["serve", "--host", "0.0.0.0"], "tip: use --listen with an address and a port"),
+        (
+            &["enqueue", "customer-7", "mail", "--payload", "{}"],
+            "tip: PAYLOAD is not an option: write its value in its place, fairlane enqueue GROUP TYPE PAYLOAD\n",
+        ),
+        (&["enqueue", "--group", "customer-7", "mail"], "tip: GROUP is not an option"),
+        (&["job", "show", "--job", "a"], "fairlane job show GROUP JOB\n"),
+        (&["job", "list", "--state", "dead"], "fairlane dead list"),
+        (&["dead", "requeue", "customer-7", "a"], "fairlane job requeue GROUP JOB"),
+        (&["status", "--redis", "redis://127.0.0.1:6379"], "tip: use --engine"),
+        (&["room", "set", "concert", "--max-active", "many"], "tip: write a whole number"),
+    ];
+    for (words, cure) in cases {
+        fairlane(words).failed(2, &[cure]);
+    }
+    let json = fairlane(&["serve", "--port", "9000", "--json"]);
+    error_in(&json.stderr, 2, "--listen 127.0.0.1:9000");
+}
+
+#[test]
+fn an_address_without_a_listener_is_one_sentence_and_its_cure() {
+    let engine = |address: &str| fairlane(&["status", "--engine", address]).stderr;
+    assert_eq!(
+        engine("http://127.0.0.1:1"),
+        "error: the server at http://127.0.0.1:1 cannot be reached: no connection: connection refused\nstart it (fairlane serve), or \
+         select another queue with --engine, such as --engine ./data\n"
+    );
+    assert_eq!(
+        engine("redis://127.0.0.1:1"),
+        "error: redis at redis://127.0.0.1:1 cannot be reached: connection refused\nstart it (redis-server), or select \
+         another queue with --engine, such as --engine ./data\n"
+    );
+    let health = fairlane(&["health", "http://127.0.0.1:1"]).stderr;
+    assert!(
+        health.starts_with(
+            "error: http://127.0.0.1:1 is not ready: no connection: connection refused\nstart it"
+        ),
+        "{health}"
+    );
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn a_database_that_does_not_reply_is_named_without_its_password() {
+    let ended = fairlane(&["outbox", "status", "--database", "postgres://app:secret@127.0.0.1:1/shop"]);
+    ended.failed(1, &["PostgreSQL at postgres://127.0.0.1:1/shop does not reply", "FAIRLANE_DATABASE"]);
+    assert!(!ended.stderr.contains("secret"), "{}", ended.stderr);
+}

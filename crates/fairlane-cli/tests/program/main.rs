@@ -32,6 +32,7 @@ mod permissions;
 mod queue;
 mod quickstart;
 mod ranking;
+mod receivers;
 mod room;
 mod running;
 mod serve;

@@ -3,13 +3,13 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
+use fairlane_testkit::document::{blocks, page, run_script};
 use fairlane_testkit::postgres::PostgresServer;
 use fairlane_testkit::program::Background;
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_testkit::wait::until_blocking;
 use tempfile::TempDir;
 
-use super::documents;
 use super::running::{Ended, PROGRAM, fairlane, fairlane_in};
 use super::served::Served;
 
@@ -107,9 +107,7 @@ fn statements_of_the_documents_add_jobs() {
     let postgres = PostgresServer::start();
     assert_eq!(outbox(&postgres, &["migrate"]).code, 0);
     postgres.sql("CREATE TABLE orders (id int PRIMARY KEY, total int)");
-    let page = include_str!("../../../../docs/outbox.md");
-    let readme = include_str!("../../../../README.md");
-    let blocks = [documents::blocks(page, "sql"), documents::blocks(readme, "sql")].concat();
+    let blocks = [blocks(&page("docs/outbox.md"), "sql"), blocks(&page("README.md"), "sql")].concat();
     assert_eq!(blocks.len(), 3, "{blocks:?}");
     for (number, block) in blocks.iter().enumerate() {
         postgres.sql(block);
@@ -117,4 +115,50 @@ fn statements_of_the_documents_add_jobs() {
         postgres.sql("DELETE FROM orders");
     }
     assert_eq!(outbox(&postgres, &["status", "--json"]).json()["rows"], 3);
+}
+
+/// The fence of a lock in a table, as the page on locks checks it.
+#[test]
+fn the_statement_of_the_page_on_locks_refuses_a_smaller_fence() {
+    let postgres = PostgresServer::start();
+    let statements = blocks(&page("docs/locks.md"), "sql");
+    let [update] = &statements[..] else { panic!("{statements:?}") };
+    postgres.sql("CREATE TABLE coupon (id int, issued int, fence BIGINT NOT NULL DEFAULT 0)");
+    postgres.sql("INSERT INTO coupon (id, issued) VALUES (1, 0)");
+    for (fence, expected) in [(17, "1|17"), (16, "1|17"), (17, "2|17"), (18, "3|18")] {
+        postgres.sql(&format!("PREPARE late (bigint, int) AS {update} EXECUTE late({fence}, 1)"));
+        assert_eq!(postgres.sql("SELECT issued, fence FROM coupon"), expected, "after fence {fence}");
+    }
+}
+
+#[test]
+fn commands_of_the_documents_with_a_database_work() {
+    let (postgres, redis) = (PostgresServer::start(), RedisServer::start(ServerOptions::default()));
+    let (folder, programs) = (TempDir::new().unwrap(), Path::new(PROGRAM).parent().unwrap());
+    let here = |page_name: &str, first: &str| {
+        let blocks = blocks(&page(page_name), "sh");
+        let block = blocks.iter().find(|block| block.starts_with(first)).unwrap();
+        let block = block.replace("postgres://app@db/shop", &postgres.url());
+        block.replace("redis://10.0.0.5:6379", &redis.url())
+    };
+    let setup = here("docs/outbox.md", "fairlane outbox migrate ");
+    let enqueue = format!("psql '{}' -qtc \"SELECT fairlane_enqueue('acme', 'mail', '1')\"", postgres.url());
+    let (migrate, relay) = setup.trim_end().split_once('\n').unwrap();
+    let passed = format!("fairlane job show acme 1 --engine {} 2>/dev/null", redis.url());
+    let script = format!("{migrate}\n{enqueue}\n{relay} &\nuntil {passed}; do sleep 0.05; done\n");
+    let ended = run_script(folder.path(), programs, &script, &[]);
+    assert!(
+        ended.code == 0 && ended.stdout.contains("1 of acme: pending"),
+        "{}{}",
+        ended.stdout,
+        ended.stderr
+    );
+
+    let serve = here("docs/dashboard.md", "FAIRLANE_DATABASE=");
+    let port = fairlane_testkit::redis::free_port();
+    let (listen, url) = (format!("127.0.0.1:{port}"), format!("http://127.0.0.1:{port}"));
+    let serve = serve.trim_end();
+    let script = format!("{serve} &\nfairlane health {url} --wait 30s\ncurl -sf {url}/api/outbox\n");
+    let ended = run_script(folder.path(), programs, &script, &[("FAIRLANE_SERVER_LISTEN", &listen)]);
+    assert!(ended.code == 0 && ended.stdout.contains("\"rows\""), "{}{}", ended.stdout, ended.stderr);
 }

@@ -281,17 +281,21 @@ pub(super) fn not_a_server(address: &ServerAddress, error: &(dyn StdError + 'sta
     reason.map(EngineError::refused)
 }
 
-/// The error of a request without a complete response.
+/// The error of a request without a complete response. It has the innermost cause; the log has all.
 pub(super) fn unanswered(error: reqwest::Error) -> EngineError {
     let error = error.without_url();
-    let what = if chain(&error).any(|cause| cause.to_string() == "dns error") {
-        "its host has no address that could be found; check the name"
-    } else if error.is_connect() {
-        "no connection"
+    tracing::debug!(causes = causes(&error), "a request to the server has no response");
+    let kinds = || chain(&error).filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    let innermost = chain(&error).last().map(ToString::to_string).unwrap_or_default();
+    unavailable(if chain(&error).any(|cause| cause.to_string() == "dns error") {
+        "the name of its host has no address; check the name".to_owned()
+    } else if kinds().any(|cause| cause.kind() == std::io::ErrorKind::ConnectionRefused) {
+        "no connection: connection refused".to_owned()
     } else if error.is_timeout() {
-        "no response in time"
+        "no response in time".to_owned()
+    } else if error.is_connect() {
+        format!("no connection: {innermost}")
     } else {
-        "the response was incomplete"
-    };
-    unavailable(format!("{what}: {}", causes(&error)))
+        format!("the response was incomplete: {innermost}")
+    })
 }

@@ -121,6 +121,7 @@ pub(super) fn explain(error: &RedisError, stage: Stage) -> EngineError {
         _ if error.to_string().contains("Parse error") => access(NOT_REDIS.to_owned(), stage),
         ErrorKind::InvalidClientConfig => EngineError::refused(error.to_string()),
         _ if tls_error(error).is_some() => access(tls_advice(error), stage),
+        _ if error.is_connection_refusal() => unavailable("connection refused"),
         _ if error.is_connection_dropped() && stage == Stage::First => unavailable(format!(
             "{error} (a port that closes every connection may be a TLS port, rediss://, or of something else)"
         )),

@@ -82,7 +82,7 @@ fn tiles(found: &GroupView, congestion: &CongestionView, share: Option<(f64, f64
     let eta = congestion.estimated_completion_ms().filter(|_| found.backlog > 0);
     html! {
         div.tiles {
-            (tile("Ready", count(found.backlog.saturating_sub(found.waiting)), "in lanes".into()))
+            (tile("Pending", count(found.backlog.saturating_sub(found.waiting)), "in lanes".into()))
             (tile("Waiting", count(found.waiting), "for a time or a retry".into()))
             (tile("In flight", count(found.in_flight), found.settings.concurrency.map_or_else(|| "no limit".into(), |most| format!("at most {most}"))))
             (tile("Done", count(found.done), format!("of {} since it was last idle", count(found.total))))

@@ -88,7 +88,7 @@ pub(super) fn table<'a>(view: &View, ranking: &Ranking, groups: impl Iterator<It
             table {
                 thead { tr {
                     th scope="col" { "Customer" }
-                    th.number scope="col" { "Ready" }
+                    th.number scope="col" { "Pending" }
                     th.number scope="col" { "Waiting" }
                     th.number scope="col" { "In flight" }
                     th.number scope="col" { "Done/s" }
@@ -160,7 +160,7 @@ async fn named_list(
                 table {
                     thead { tr {
                         th scope="col" { "Customer" }
-                        th.number scope="col" { "Ready" }
+                        th.number scope="col" { "Pending" }
                         th.number scope="col" { "Waiting" }
                         th.number scope="col" { "In flight" }
                         th scope="col" { "Limits" }

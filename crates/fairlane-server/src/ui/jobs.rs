@@ -22,7 +22,7 @@ const PAGE: usize = 100;
 const STATES: [(&str, &str); 7] = [
     ("", "any"),
     ("in_flight", "in flight"),
-    ("pending", "in lanes"),
+    ("pending", "pending"),
     ("ready", "ready (classic)"),
     ("waiting", "waiting"),
     ("dead", "dead"),
@@ -103,7 +103,7 @@ pub(super) async fn list(
         return Ok(see_other(&view.to(path)));
     }
     let Some(places) = places(&checked.state, checked.group.as_ref())? else {
-        let cure = "Enter a customer: jobs in lanes are listed for one customer.";
+        let cure = "Enter a customer: pending jobs are listed for one customer.";
         return Ok(page(&view, &checked, html! { p.empty { (cure) } }));
     };
     let body = match &checked.text {
@@ -115,7 +115,7 @@ pub(super) async fn list(
                 .map(|next| checked.link(&view, &format!("place={}&cursor={}", next.place, next.cursor)));
             html! {
                 (found.show(&view, text, more))
-                @if checked.state.is_empty() && checked.group.is_none() { p.muted { "Jobs in lanes are searched with a customer." } }
+                @if checked.state.is_empty() && checked.group.is_none() { p.muted { "Pending jobs are searched with a customer." } }
             }
         }
         None => listing(&view, &checked, &read(&app, places, &checked, cursor).await?, cursor),
@@ -128,7 +128,7 @@ fn listing(view: &View, checked: &Checked, listed: &Listed, cursor: u64) -> Mark
         @if listed.jobs.is_empty() {
             p.empty { "No jobs here." @if listed.next.is_some() { " There are more to look through." } }
         } @else { (table(view, &listed.jobs)) }
-        @if checked.state.is_empty() && checked.group.is_none() { p.muted { "Jobs in lanes are listed with a customer." } }
+        @if checked.state.is_empty() && checked.group.is_none() { p.muted { "Pending jobs are listed with a customer." } }
         nav.pager aria-label="More jobs" {
             @if cursor > 0 { a.button href=(checked.link(view, "cursor=0")) { "First page" } }
             @if let Some(next) = listed.next { a.button href=(checked.link(view, &format!("cursor={next}"))) rel="next" { "Next" } }

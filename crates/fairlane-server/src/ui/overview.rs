@@ -66,12 +66,12 @@ fn tile(label: &str, value: &str, note: Markup) -> Markup {
 
 fn tiles(view: &View, state: &QueueState, latest: Option<&Sample>) -> Markup {
     let queue = &state.queue;
-    let ready = queue.backlog.saturating_sub(queue.waiting);
+    let pending = queue.backlog.saturating_sub(queue.waiting);
     let limit = queue.settings.rate.map(|rate| format!("limit {}", rate_text(rate)));
     let waits = latest.and_then(|sample| sample.waits_ms);
     html! {
         div.tiles {
-            (tile("Ready", &count(ready), html! { (counted(queue.active_groups, "customer")) " with jobs" }))
+            (tile("Pending", &count(pending), html! { (counted(queue.active_groups, "customer")) " with jobs" }))
             (tile("Waiting", &count(queue.waiting), html! { "for a time or a retry" }))
             (tile("In flight", &count(queue.in_flight), html! { a href=(view.to("workers")) { "by worker" } }))
             (tile("Dead", &count(queue.failed), html! { a href=(view.to("dead")) { "look at them" } }))

@@ -57,6 +57,21 @@ async fn session(running: &Running, key: &str) -> String {
     cookie.split(';').next().unwrap().to_owned()
 }
 
+/// A state has one name in the API, on the command line and on every page.
+#[tokio::test]
+async fn jobs_in_lanes_are_called_pending_on_every_page() {
+    let running = Running::start().await;
+    running.fairlane.enqueue(Job::new("acme", "mail", &1).id("m1")).await.unwrap().accepted().unwrap();
+    for path in ["/", "/customers", "/customers/acme", "/jobs?group=acme&state=pending", "/jobs/acme/m1"] {
+        let page = client(&running).get(running.url(path)).send().await.unwrap().text().await.unwrap();
+        assert!(page.to_lowercase().contains(">pending<"), "{path}: {page}");
+        assert!(!page.contains(">Ready<"), "{path}: {page}");
+    }
+    let job: serde_json::Value =
+        client(&running).get(running.url("/api/jobs/acme/m1")).send().await.unwrap().json().await.unwrap();
+    assert_eq!(job["state"], "pending");
+}
+
 #[tokio::test]
 async fn a_key_opens_a_session_that_a_browser_keeps() {
     let (running, tokens, file, _folder) = start(&[Role::Viewer]).await;

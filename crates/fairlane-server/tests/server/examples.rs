@@ -3,13 +3,13 @@
 use std::fs::{File, read_to_string};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fairlane::{BulkState, JobState};
 use fairlane_core::queue::InspectBulk;
 use fairlane_core::{BulkId, GroupId};
+use fairlane_testkit::document::{blocks, page, root};
 
 use crate::running::Running;
 
@@ -25,14 +25,22 @@ struct Exited {
     stderr: String,
 }
 
-/// Runs an example by its path, as its README does, with a proxy in the environment that does not
-/// exist.
+/// The command of the README, with this server, this example and no key.
+fn command(url: &str, file: &str) -> String {
+    let blocks = blocks(&page("examples/http/README.md"), "sh");
+    let [command] = &blocks[..] else { panic!("{blocks:?}") };
+    let command = command.replace("http://127.0.0.1:8080", url).replace(" FAIRLANE_KEY=…", "");
+    assert!(command.contains(url) && command.contains("./worker.py"), "{command}");
+    command.replace("worker.py", file)
+}
+
+/// Runs an example as its README does, with a proxy in the environment that does not exist.
 async fn run(url: &str, file: &str) -> Exited {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/http").join(file);
     let folder = tempfile::tempdir().unwrap();
     let [stdout, stderr] = ["stdout", "stderr"].map(|name| folder.path().join(name));
-    let mut child = Command::new(&path)
-        .env("FAIRLANE_ENGINE", url)
+    let mut child = Command::new("bash")
+        .args(["-c", &format!("exec env {}", command(url, file))])
+        .current_dir(root().join("examples/http"))
         .env_remove("FAIRLANE_KEY")
         .env_remove("no_proxy")
         .env("http_proxy", "http://127.0.0.1:1")
