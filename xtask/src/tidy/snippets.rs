@@ -317,7 +317,7 @@ mod tests {
         let found = advice("```sh\na\n```\n\n```sh\nb\n```\n```toml\nc\n```\n", LISTED, &[]);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].starts_with("1: 2 blocks of `sh`, of which tests run 1"), "{found:?}");
-        assert!(found[1].starts_with("7: 1 blocks of `toml`, of which tests run 0"), "{found:?}");
+        assert!(found[1].starts_with("8: 1 blocks of `toml`, of which tests run 0"), "{found:?}");
     }
 
     #[test]
