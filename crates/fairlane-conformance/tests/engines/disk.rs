@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use fairlane_conformance::differential::{discards, restarts};
 use fairlane_conformance::kills;
-use fairlane_conformance::subject::{START, Subject, TTL_MS, exclusive};
+use fairlane_conformance::subject::{START, Subject, TTL_MS, brief, exclusive};
 use fairlane_core::lock::LockAcquired;
 use fairlane_engine::{Clock, DirectoryOptions, EmbeddedEngine};
 
@@ -35,7 +35,8 @@ async fn held_locks_survive_a_restart_and_waiters_register_again() {
     let held = LockAcquired::Held { fence, remaining_us: TTL_MS * 1000 };
     assert_eq!(locks.acquire(exclusive("one")).await, held);
     assert_eq!(locks.lock().await.waiters, 0);
-    locks.queue_up(exclusive("two")).await;
+    // A reservation is not stored.
+    locks.queue_up(brief("two")).await;
     locks.release("one").await;
     drop(locks);
     let locks = open();

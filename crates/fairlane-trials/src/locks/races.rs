@@ -25,7 +25,7 @@ pub struct Report {
     pub held_at_once: u64,
     /// The waiter had registered, and the release woke it.
     pub woken: u64,
-    /// The waiter had registered, and no signal arrived, or one without the grant of a fair waiter.
+    /// The waiter had registered, and no signal arrived, or one without the grant.
     pub lost: u64,
 }
 
@@ -80,7 +80,7 @@ async fn race(
                 let held = waiter.call(wait.clone()).await.expect("the server replies");
                 let is_woken = match (signal, held) {
                     (Some(signal), LockAcquired::Held { fence, .. }) => {
-                        signal.grant.map(|grant| grant.fence) == wait.fair.then_some(fence)
+                        signal.grant.is_some_and(|grant| grant.fence == fence)
                     }
                     _ => false,
                 };

@@ -126,14 +126,16 @@ async fn released_lock_is_granted_to_a_waiter_whose_process_has_attended_lately(
 /// Erratum L8.
 async fn newcomer_takes_a_reserved_lock_until_its_waiter_has_lost_often_enough(locks: Subject) {
     locks.locked(exclusive("holder")).await;
-    locks.queue_up(brief("waiter")).await;
+    locks.queue_up(exclusive("waiter")).await;
+    // A lock is reserved for the waiter of a process that has not attended lately.
+    locks.advance_ms(LOCK_SLICE_MS - LOCK_GRANT_ALIVE_MS + 1);
     for number in 0..LOCK_LOSSES_MAX {
         locks.release(if number == 0 { "holder" } else { "newcomer" }).await;
         assert!(locks.is_had(exclusive("newcomer")).await, "{number}");
     }
     locks.release("newcomer").await;
     assert_eq!(locks.queue_up(exclusive("newcomer")).await.0, 1, "it was granted to the waiter");
-    locks.locked(brief("waiter")).await;
+    locks.locked(exclusive("waiter")).await;
 }
 
 /// Erratum L8.
