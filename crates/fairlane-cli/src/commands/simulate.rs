@@ -196,32 +196,12 @@ mod tests {
     use super::*;
     use clap::FromArgMatches;
 
-    const DISCIPLINES: &str = include_str!("../../../../docs/disciplines.md");
     const SIMULATOR: &str = include_str!("../../../../docs/simulator.md");
 
     #[test]
     fn the_help_lists_every_built_in_scenario() {
         for (name, _) in Scenario::shipped() {
             assert!(EXAMPLES.contains(name), "{name} is missing in the help of simulate");
-        }
-    }
-
-    /// The arguments of each `fairlane simulate` in a document.
-    fn shown_commands(document: &str) -> Vec<Vec<&str>> {
-        let lines = document.lines().filter_map(|line| line.strip_prefix("fairlane simulate "));
-        lines.map(|line| line.split_whitespace().collect()).collect()
-    }
-
-    #[test]
-    fn every_command_in_the_documents_is_valid() {
-        let shown: Vec<Vec<&str>> = [DISCIPLINES, SIMULATOR].into_iter().flat_map(shown_commands).collect();
-        assert!(shown.len() >= 8, "{shown:?}");
-        for words in shown {
-            let command = Arguments::augment_args(clap::Command::new("simulate"));
-            let matches = command.try_get_matches_from([&["simulate"], &words[..]].concat());
-            let arguments = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
-            let arguments = arguments.unwrap_or_else(|error| panic!("{words:?}: {error}"));
-            assert!(scenarios(&arguments).is_ok(), "{words:?} is invalid");
         }
     }
 
