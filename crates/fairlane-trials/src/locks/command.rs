@@ -184,7 +184,7 @@ async fn measure(program: &Path, plan: speed::Plan) -> Vec<String> {
     }
     println!(
         "the lock of a killed holder passes on {late:?} (median) and {latest:?} (most) after the end of its lease; a \
-         round trip takes {round_trip:?}"
+         round trip to an idle server takes {round_trip:?}"
     );
     let mut violations = Vec::new();
     if late > 2 * round_trip {

@@ -185,7 +185,7 @@ async fn hand_off(a: &Fairlane, b: &Fairlane, fair: bool, repetitions: usize, ti
 }
 
 /// How much later than the end of its lease the lock of a killed holder passes on, and the time of a
-/// round trip: the median, and the longest of the first.
+/// round trip to a server that has been idle for as long: the median, and the longest of the first.
 pub async fn killed_holder(program: &Path, rounds: usize, ttl: Duration) -> (Duration, Duration, Duration) {
     let server = RedisServer::start(ServerOptions::default());
     let fairlane = open(&server).await;
@@ -205,12 +205,14 @@ pub async fn killed_holder(program: &Path, rounds: usize, ttl: Duration) -> (Dur
         holder.kill();
         let asked = Instant::now();
         let view = fairlane.lock(NAME).view().await.expect("the server replies").expect("it is held");
-        let round_trip = asked.elapsed();
-        round_trips.push(round_trip);
-        let ends = asked + round_trip / 2 + Duration::from_micros(view.held_by[0].remaining_us);
+        let ends = asked + asked.elapsed() / 2 + Duration::from_micros(view.held_by[0].remaining_us);
         let (guard, at) = waiting.await.expect("the waiter does not panic");
         late.push(at.saturating_duration_since(ends));
         guard.expect("the lock passes on").release().await.expect("the server replies");
+        tokio::time::sleep(ttl).await;
+        let asked = Instant::now();
+        fairlane.lock(NAME).view().await.expect("the server replies");
+        round_trips.push(asked.elapsed());
     }
     late.sort_unstable();
     round_trips.sort_unstable();
