@@ -19,12 +19,14 @@ pub use views::{ConcertView, Counts, ReservationView, ScheduleTitle, ScheduleVie
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 /// How long a connection waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause before a statement that did not wait by itself is repeated.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Connections for reads that are kept open.
 const READERS_MAX: usize = 4;
 
@@ -142,10 +144,46 @@ pub(crate) fn connect(path: &Path, is_read_only: bool) -> Result<Connection, Sto
     };
     connection.busy_timeout(BUSY_TIMEOUT)?;
     if !is_read_only {
-        connection.pragma_update(None, "journal_mode", "WAL")?;
+        use_write_ahead_log(&connection)?;
         // A confirmed seat stays sold after a loss of power.
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
     }
     Ok(connection)
+}
+
+/// Switches a new file to a write-ahead log. Another instance may do the same at this moment: SQLite
+/// then returns an error at once, whatever the timeout of the connection is.
+fn use_write_ahead_log(connection: &Connection) -> Result<(), rusqlite::Error> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                if Instant::now() > deadline {
+                    return Err(error);
+                }
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            switched => return switched,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_that_make_the_file_at_the_same_time_all_open_it() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("shop.db");
+            std::thread::scope(|scope| {
+                let opening: Vec<_> = (0..8).map(|_| scope.spawn(|| connect(&path, false))).collect();
+                for opened in opening {
+                    opened.join().unwrap().unwrap();
+                }
+            });
+        }
+    }
 }

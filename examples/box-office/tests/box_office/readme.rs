@@ -31,9 +31,10 @@ fn run(script: &str) -> Ended {
     ended
 }
 
-/// Waits until an instance listens.
+/// Waits until an instance listens, at most a minute.
 fn until_open(port: &str) -> String {
-    format!("until curl -s -o /dev/null localhost:{port}/api/concerts; do sleep 0.05; done\n")
+    let poll = format!("until curl -s -o /dev/null localhost:{port}/api/concerts; do sleep 0.05; done");
+    format!("timeout 60 sh -c '{poll}'\n")
 }
 
 #[test]
