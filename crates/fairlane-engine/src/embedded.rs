@@ -35,7 +35,7 @@ use crate::clock::Clock;
 use crate::engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Space};
 use crate::observe::Meters;
 use crate::signals::Signals;
-use crate::waiters::{WaiterId, Waiting};
+use crate::waiters::{Submission, Then, WaiterId, Waiting};
 #[cfg(feature = "sqlite")]
 pub use directory::DirectoryOptions;
 use owner::{Owner, Request};
@@ -242,7 +242,7 @@ impl Engine for EmbeddedEngine {
                 _ => Some(self.large.acquire().await.expect("the semaphore is never closed")),
             };
             let (reply, replied) = oneshot::channel();
-            self.send(Request::Submit { command, reply })?;
+            self.send(Request::Submit(Submission { command, reply }))?;
             replied.await.map_err(|_| stopped())?
         }))
     }
@@ -255,13 +255,40 @@ impl Engine for EmbeddedEngine {
         Box::pin(self.meters.waiting(async move {
             let waiter = WaiterId::next();
             let (woken, token) = oneshot::channel();
-            self.send(Request::Wait { waiter, types: types.to_vec(), woken })?;
+            self.send(Request::Wait { waiter, types: types.to_vec(), then: Then::Wake(woken) })?;
             let leave = |late| {
                 // An owner that has stopped needs no tokens.
                 let _ = self.send(Request::Leave { waiter, late });
             };
-            Waiting::new(token, leave).at_most(at_most).await
+            Ok(Waiting::new(token, leave).at_most(at_most).await?.is_some())
         }))
+    }
+
+    fn submit_when_woken<'a>(
+        &'a self,
+        types: &'a [TypeId],
+        at_most: Duration,
+        command: Command,
+    ) -> BoxFuture<'a, Result<Reply, EngineError>> {
+        Box::pin(async move {
+            command.validate()?;
+            let running = self.meters.begin(&command);
+            let waiter = WaiterId::next();
+            let (reply, replied) = oneshot::channel();
+            let then = Then::Submit(Submission { command: command.clone(), reply });
+            self.send(Request::Wait { waiter, types: types.to_vec(), then })?;
+            let leave = |_| {
+                // A reply that arrives too late is lost; the command may be repeated.
+                let _ = self.send(Request::Leave { waiter, late: None });
+            };
+            match Waiting::new(replied, leave).at_most(at_most).await.transpose() {
+                Some(reply) => running.ended_wait(true, reply),
+                None => {
+                    self.meters.wait_ended(false);
+                    self.submit(command).await
+                }
+            }
+        })
     }
 
     fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {

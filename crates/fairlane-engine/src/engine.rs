@@ -34,6 +34,16 @@ pub trait Engine: Send + Sync + 'static {
     fn wait<'a>(&'a self, types: &'a [TypeId], at_most: Duration)
     -> BoxFuture<'a, Result<bool, EngineError>>;
 
+    /// Waits like [`wait`](Self::wait), then applies the command, also if no wake-up arrived. Where the
+    /// engine can, it applies the command as soon as the wake-up is there, without another round trip.
+    /// The command may be applied after the future was dropped; it is safe to repeat.
+    fn submit_when_woken<'a>(
+        &'a self,
+        types: &'a [TypeId],
+        at_most: Duration,
+        command: Command,
+    ) -> BoxFuture<'a, Result<Reply, EngineError>>;
+
     /// Receives the signals to the waiters of a process. Completes when the subscription is
     /// confirmed: a waiter that registers later misses no signal. A process subscribes once.
     fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>>;
@@ -130,10 +140,28 @@ impl EngineError {
 impl dyn Engine {
     /// Applies one operation; safe to repeat after an error.
     pub async fn call<O: Registered>(&self, operation: O) -> Result<O::Reply, EngineError> {
-        let reply = self.submit(operation.into_command()).await?;
-        O::from_reply(reply).ok_or_else(|| {
-            EngineError::broken(format!("{} was answered with the reply to another operation", O::STEM))
-        })
+        reply_to::<O>(self.submit(operation.into_command()).await?)
+    }
+
+    /// Applies one operation when a wake-up arrives or the time is over; safe to repeat after an error.
+    pub async fn call_when_woken<O: Registered>(
+        &self,
+        types: &[TypeId],
+        at_most: Duration,
+        operation: O,
+    ) -> Result<O::Reply, EngineError> {
+        reply_to::<O>(self.submit_when_woken(types, at_most, operation.into_command()).await?)
+    }
+
+    /// Waits, then applies the command: [`Engine::submit_when_woken`] in two steps.
+    pub(crate) async fn wait_then_submit(
+        &self,
+        types: &[TypeId],
+        at_most: Duration,
+        command: Command,
+    ) -> Result<Reply, EngineError> {
+        self.wait(types, at_most).await?;
+        self.submit(command).await
     }
 
     /// The kind of engine.
@@ -154,4 +182,10 @@ impl dyn Engine {
             }
         }
     }
+}
+
+fn reply_to<O: Registered>(reply: Reply) -> Result<O::Reply, EngineError> {
+    O::from_reply(reply).ok_or_else(|| {
+        EngineError::broken(format!("{} was answered with the reply to another operation", O::STEM))
+    })
 }

@@ -187,6 +187,15 @@ impl Engine for HttpEngine {
         Box::pin(self.meters.waiting(self.wait_for(types, at_most)))
     }
 
+    fn submit_when_woken<'a>(
+        &'a self,
+        types: &'a [TypeId],
+        at_most: Duration,
+        command: Command,
+    ) -> BoxFuture<'a, Result<Reply, EngineError>> {
+        Box::pin((self as &dyn Engine).wait_then_submit(types, at_most, command))
+    }
+
     fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
         Box::pin(subscription::subscribe(&self.client, process))
     }

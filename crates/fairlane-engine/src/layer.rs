@@ -79,6 +79,18 @@ impl Engine for Layer {
         }
     }
 
+    fn submit_when_woken<'a>(
+        &'a self,
+        types: &'a [TypeId],
+        at_most: Duration,
+        command: Command,
+    ) -> BoxFuture<'a, Result<Reply, EngineError>> {
+        match self.hooks {
+            Hooks { submit: None, wait: None } => self.inner.submit_when_woken(types, at_most, command),
+            _ => Box::pin((self as &dyn Engine).wait_then_submit(types, at_most, command)),
+        }
+    }
+
     fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
         self.inner.subscribe(process)
     }

@@ -19,8 +19,8 @@ pub struct Batch {
     pub jobs: Vec<LeasedJob>,
     /// When to request again, if no wake-up arrives before.
     pub wake_at: Option<Instant>,
-    /// The time before the request was first sent: its leases expire no earlier than their
-    /// length after it.
+    /// The time before the request was first sent, and before the wait if there was one: its leases
+    /// expire no earlier than their length after it.
     pub asked: Instant,
 }
 
@@ -61,17 +61,36 @@ impl Leaser {
             return Ok(batch);
         }
         loop {
-            let command = Lease {
-                worker: self.worker.clone(),
-                request: self.next,
-                types: types.to_vec(),
-                jobs_max,
-                lease_ms,
-            };
+            let command = self.request(types, jobs_max, lease_ms);
             if let Some(batch) = self.ask(command, Instant::now()).await? {
                 return Ok(batch);
             }
         }
+    }
+
+    /// Leases as [`lease`](Self::lease) does, when a wake-up of these types arrives or `at_most` has
+    /// passed, whichever is first. A missed reply is requested at once.
+    pub async fn lease_when_woken(
+        &mut self,
+        types: &[TypeId],
+        jobs_max: usize,
+        lease_ms: u64,
+        at_most: Duration,
+    ) -> Result<Batch, EngineError> {
+        if !self.has_missed() {
+            let (command, asked) = (self.request(types, jobs_max, lease_ms), Instant::now());
+            self.outstanding = Some((command.clone(), asked));
+            let engine = self.engine.clone();
+            let reply = engine.call_when_woken(types, at_most, command.clone()).await;
+            if let Some(batch) = self.take_reply(command.request, asked, reply)? {
+                return Ok(batch);
+            }
+        }
+        self.lease(types, jobs_max, lease_ms).await
+    }
+
+    fn request(&self, types: &[TypeId], jobs_max: usize, lease_ms: u64) -> Lease {
+        Lease { worker: self.worker.clone(), request: self.next, types: types.to_vec(), jobs_max, lease_ms }
     }
 
     /// Whether a reply was missed, so that there may be leased jobs that the worker
@@ -89,12 +108,22 @@ impl Leaser {
         Ok(recovered.unwrap_or(Batch { jobs: Vec::new(), wake_at: None, asked: Instant::now() }))
     }
 
-    /// Sends one request; `None` if a higher number was used before, which this
-    /// leaser then exceeds.
+    /// Sends one request; the result is that of [`take_reply`](Self::take_reply).
     async fn ask(&mut self, command: Lease, asked: Instant) -> Result<Option<Batch>, EngineError> {
         let number = command.request;
         self.outstanding = Some((command.clone(), asked));
         let reply = self.engine.call(command).await;
+        self.take_reply(number, asked, reply)
+    }
+
+    /// The batch of a reply; `None` if a higher number was used before, which this
+    /// leaser then exceeds.
+    fn take_reply(
+        &mut self,
+        number: RequestNumber,
+        asked: Instant,
+        reply: Result<Leased, EngineError>,
+    ) -> Result<Option<Batch>, EngineError> {
         if matches!(reply, Ok(_) | Err(EngineError::Invalid(_))) {
             self.outstanding = None;
         }
@@ -158,6 +187,26 @@ mod tests {
         assert_eq!(batch.jobs.len(), 4, "the jobs of the request that was dropped");
         assert_eq!(in_flight(&*engine).await, 4, "and no others");
         assert_eq!(leaser.lease(&[type_a()], 3, 10_000).await.unwrap().jobs.len(), 3);
+    }
+
+    #[tokio::test]
+    async fn jobs_of_a_request_that_waited_and_was_dropped_come_back_with_the_next_call() {
+        let embedded = engine_with_jobs(0).await;
+        let engine: Arc<dyn Engine> = embedded.clone();
+        let mut leaser = leaser(&engine);
+        let (types, long) = ([type_a()], Duration::from_secs(60));
+        {
+            let mut dropped = std::pin::pin!(leaser.lease_when_woken(&types, 4, 10_000, long));
+            assert!(poll_once(dropped.as_mut()).await.is_none());
+            engine.enqueue_all(crate::embedded::tests::jobs(9)).await.unwrap();
+            // One more turn, so that the jobs are leased before the request is dropped.
+            embedded.check().await.unwrap().unwrap();
+        }
+        assert!(leaser.has_missed());
+        let batch = leaser.lease_when_woken(&types, 1, 10_000, long).await.unwrap();
+        assert_eq!(batch.jobs.len(), 4, "the jobs of the request that was dropped");
+        assert_eq!(in_flight(&*engine).await, 4, "and no others");
+        assert_eq!(leaser.lease_when_woken(&types, 3, 10_000, long).await.unwrap().jobs.len(), 3);
     }
 
     #[tokio::test]

@@ -10,8 +10,8 @@
 //! - `redis/connection.rs`: a connection that is replaced. `redis/errors.rs`: the
 //!   meaning of each error.
 //! - `redis/write_guard.rs`, `redis/probe.lua`: the conditions for a write.
-//! - `redis/wake_listener.rs`: one blocking pop for all waiters. `redis/signal_listener.rs`: signals to
-//!   the waiters of processes.
+//! - `redis/wake_listener.rs`: one blocking pop for all waiters. `redis/woken_call.rs`: a pop and the
+//!   call that follows it. `redis/signal_listener.rs`: signals to the waiters of processes.
 //! - `redis/audit.rs`: the scan of an audit.
 //! - `redis/startup.rs`: the checks on connecting. `redis/dump.rs`: the state to
 //!   compare, for tests.
@@ -34,6 +34,7 @@ mod script;
 mod signal_listener;
 mod startup;
 mod wake_listener;
+mod woken_call;
 mod write_guard;
 
 use std::sync::Arc;
@@ -56,6 +57,7 @@ use keys::Keys;
 use script::Scripts;
 use signal_listener::SignalListener;
 use wake_listener::WakeListener;
+use woken_call::WokenCall;
 use write_guard::WriteGuard;
 
 /// Changes the source of a Lua file, given its stem; for tests that plant a fault.
@@ -92,6 +94,8 @@ pub struct RedisEngine {
     scripts: Scripts,
     clock: Clock,
     waits: WakeListener,
+    /// For one caller at a time; a cluster has none.
+    woken_call: Option<WokenCall>,
     signals: SignalListener,
     guard: WriteGuard,
     warnings: Vec<String>,
@@ -124,6 +128,7 @@ impl RedisEngine {
         observe::server_warnings(name(&commands), &warnings);
         Ok(Self {
             waits: WakeListener::start(commands.clone(), blocking, keys.clone()),
+            woken_call: (!commands.is_cluster()).then(|| WokenCall::new(address.clone(), is_met)),
             signals: SignalListener::new(address.clone(), options.response_timeout),
             guard: WriteGuard::default(),
             commands,
@@ -183,6 +188,35 @@ impl RedisEngine {
         let now = given.unwrap_or_else(|| Clock::System.now());
         codec::decode(&command, reply, now)
     }
+
+    /// Has the server apply a command when a token arrives. `None` if the command has to be submitted
+    /// after a wait; else the reply if there is one, and whether a token had arrived.
+    async fn run_woken(
+        &self,
+        types: &[TypeId],
+        at_most: Duration,
+        command: &Command,
+    ) -> Result<Option<(bool, Option<Reply>)>, EngineError> {
+        let Some(woken_call) = &self.woken_call else { return Ok(None) };
+        if types.is_empty() || !matches!(self.clock, Clock::System) {
+            return Ok(None);
+        }
+        self.guard.prepare(self, command).await?;
+        let (stem, arguments) = (command.stem(), codec::encode(command, None));
+        let Some(call) = self.scripts.function_call(stem, &self.keys.partition(), &arguments) else {
+            return Ok(None);
+        };
+        let Some(ended) = woken_call.run(&self.keys, types, at_most, call).await? else { return Ok(None) };
+        let reply = match ended.reply {
+            Ok(reply) => Some(codec::decode(command, reply, Clock::System.now())?),
+            Err(error) if errors::is_midway(&error) => {
+                return Err(self.guard.failed(&ended.link, command, stem, &error));
+            }
+            // Such as a function that is not loaded yet: the command was not begun.
+            Err(_) => None,
+        };
+        Ok(Some((ended.is_woken, reply)))
+    }
 }
 
 fn name(commands: &Connection) -> &'static str {
@@ -213,6 +247,27 @@ impl Engine for RedisEngine {
         at_most: Duration,
     ) -> BoxFuture<'a, Result<bool, EngineError>> {
         Box::pin(self.meters.waiting(self.waits.wait(types, at_most)))
+    }
+
+    fn submit_when_woken<'a>(
+        &'a self,
+        types: &'a [TypeId],
+        at_most: Duration,
+        command: Command,
+    ) -> BoxFuture<'a, Result<Reply, EngineError>> {
+        Box::pin(async move {
+            command.validate()?;
+            let running = self.meters.begin(&command);
+            match self.run_woken(types, at_most, &command).await {
+                Ok(Some((is_woken, Some(reply)))) => running.ended_wait(is_woken, Ok(reply)),
+                Ok(Some((is_woken, None))) => {
+                    self.meters.wait_ended(is_woken);
+                    self.submit(command).await
+                }
+                Ok(None) => (self as &dyn Engine).wait_then_submit(types, at_most, command).await,
+                Err(error) => running.ended_wait(false, Err(error)),
+            }
+        })
     }
 
     fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {

@@ -3,12 +3,13 @@
 //! Waiters are indexed by type: ten thousand of them do not slow a command, and waking one costs
 //! only its own types. Invariant: a token goes to the first waiter for its type that is still
 //! there. A token without a waiter (all timed out or were dropped) is kept for the next one.
+//! A waiter may bring a command, which the engine applies in its place when its token arrives.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fairlane_core::TypeId;
+use fairlane_core::{Command, Reply, TypeId};
 use tokio::sync::oneshot;
 
 use crate::engine::EngineError;
@@ -30,7 +31,21 @@ impl WaiterId {
 
 struct Waiter {
     types: Vec<TypeId>,
-    woken: oneshot::Sender<Woken>,
+    then: Then,
+}
+
+/// What a token does for a waiter.
+pub(crate) enum Then {
+    /// Ends the wait.
+    Wake(oneshot::Sender<Woken>),
+    /// Applies a command, whose reply ends the wait.
+    Submit(Submission),
+}
+
+/// A validated command and the caller that waits for its reply.
+pub(crate) struct Submission {
+    pub command: Command,
+    pub reply: oneshot::Sender<Result<Reply, EngineError>>,
 }
 
 /// The engine's side: all waiters.
@@ -42,13 +57,15 @@ pub(crate) struct Waiters {
     /// Types with a token that reached no waiter. One of each is enough: a lease that reaches its
     /// limit and leaves more jobs pushes another token.
     returned: BTreeSet<TypeId>,
+    /// Commands of waiters whose token has arrived, to be applied.
+    submissions: VecDeque<Submission>,
 }
 
 impl Waiters {
     /// Adds a waiter, or wakes it at once if a token was kept for it.
-    pub fn add(&mut self, waiter: WaiterId, types: Vec<TypeId>, woken: oneshot::Sender<Woken>) {
+    pub fn add(&mut self, waiter: WaiterId, types: Vec<TypeId>, then: Then) {
         if let Some(kept) = types.iter().find(|type_id| self.returned.contains(*type_id)) {
-            if woken.send(Ok(kept.clone())).is_ok() {
+            if self.wake(then, kept) {
                 self.returned.remove(kept);
             }
             return;
@@ -56,7 +73,7 @@ impl Waiters {
         for type_id in &types {
             self.by_type.entry(type_id.clone()).or_default().insert(waiter);
         }
-        self.waiting.insert(waiter, Waiter { types, woken });
+        self.waiting.insert(waiter, Waiter { types, then });
     }
 
     /// Removes a waiter, and takes back a token that arrived too late for it.
@@ -71,11 +88,28 @@ impl Waiters {
     pub fn give(&mut self, type_id: &TypeId) {
         while let Some(first) = self.by_type.get(type_id).and_then(BTreeSet::first).copied() {
             let waiter = self.remove(first).expect("an indexed waiter exists");
-            if waiter.woken.send(Ok(type_id.clone())).is_ok() {
+            if self.wake(waiter.then, type_id) {
                 return;
             }
         }
         self.returned.insert(type_id.clone());
+    }
+
+    /// Wakes a waiter; false if its caller was dropped.
+    fn wake(&mut self, then: Then, type_id: &TypeId) -> bool {
+        match then {
+            Then::Wake(woken) => woken.send(Ok(type_id.clone())).is_ok(),
+            Then::Submit(submission) if submission.reply.is_closed() => false,
+            Then::Submit(submission) => {
+                self.submissions.push_back(submission);
+                true
+            }
+        }
+    }
+
+    /// Takes the command of the next waiter whose token has arrived.
+    pub fn next_submission(&mut self) -> Option<Submission> {
+        self.submissions.pop_front()
     }
 
     /// Ends all waits with an error.
@@ -83,7 +117,10 @@ impl Waiters {
         self.by_type.clear();
         for (_, waiter) in self.waiting.drain() {
             // The waiter may have been dropped.
-            let _ = waiter.woken.send(Err(error.clone()));
+            let _ = match waiter.then {
+                Then::Wake(woken) => woken.send(Err(error.clone())).is_ok(),
+                Then::Submit(submission) => submission.reply.send(Err(error.clone())).is_ok(),
+            };
         }
     }
 
@@ -116,41 +153,45 @@ impl Waiters {
     }
 }
 
-/// The caller's side: when it is dropped without a wake-up, it leaves and returns a token that
-/// arrived too late.
-pub(crate) struct Waiting<L: FnMut(Option<TypeId>)> {
-    woken: oneshot::Receiver<Woken>,
+/// The caller's side: when it is dropped before the wait is over, it leaves and returns what arrived
+/// too late.
+pub(crate) struct Waiting<T, L: FnMut(Option<T>)> {
+    ended: oneshot::Receiver<Result<T, EngineError>>,
     leave: L,
     is_over: bool,
 }
 
-impl<L: FnMut(Option<TypeId>)> Waiting<L> {
-    pub fn new(woken: oneshot::Receiver<Woken>, leave: L) -> Self {
-        Self { woken, leave, is_over: false }
+impl<T, L: FnMut(Option<T>)> Waiting<T, L> {
+    pub fn new(ended: oneshot::Receiver<Result<T, EngineError>>, leave: L) -> Self {
+        Self { ended, leave, is_over: false }
     }
 
-    /// Waits for a token; false if none arrived in time, an error if none can arrive any more.
-    pub async fn at_most(mut self, at_most: Duration) -> Result<bool, EngineError> {
-        let Ok(woken) = tokio::time::timeout(at_most, &mut self.woken).await else { return Ok(false) };
+    /// Waits for a token, or for the reply to a command; `None` if neither arrived in time, an error
+    /// if none can arrive any more.
+    pub async fn at_most(mut self, at_most: Duration) -> Result<Option<T>, EngineError> {
+        let Ok(ended) = tokio::time::timeout(at_most, &mut self.ended).await else { return Ok(None) };
         self.is_over = true;
-        match woken {
-            Ok(token) => token.map(|_| true),
+        match ended {
+            Ok(ended) => ended.map(Some),
             Err(_) => Err(EngineError::broken("the engine has stopped; open a new one")),
         }
     }
 }
 
-impl<L: FnMut(Option<TypeId>)> Drop for Waiting<L> {
+impl<T, L: FnMut(Option<T>)> Drop for Waiting<T, L> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.woken.close();
-            (self.leave)(self.woken.try_recv().ok().and_then(Result::ok));
+            self.ended.close();
+            (self.leave)(self.ended.try_recv().ok().and_then(Result::ok));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fairlane_core::kernel::Registered;
+    use fairlane_core::queue::InspectType;
+
     use super::*;
 
     fn types(names: &[&str]) -> Vec<TypeId> {
@@ -164,7 +205,7 @@ mod tests {
     fn add(waiters: &mut Waiters, names: &[&str]) -> (WaiterId, oneshot::Receiver<Woken>) {
         let (woken, receiver) = oneshot::channel();
         let waiter = WaiterId::next();
-        waiters.add(waiter, types(names), woken);
+        waiters.add(waiter, types(names), Then::Wake(woken));
         (waiter, receiver)
     }
 
@@ -194,7 +235,7 @@ mod tests {
         give(&mut waiters, "a");
         let (_, mut other) = add(&mut waiters, &["b"]);
         let (gone, _) = oneshot::channel();
-        waiters.add(WaiterId::next(), types(&["a"]), gone);
+        waiters.add(WaiterId::next(), types(&["a"]), Then::Wake(gone));
         let (_, mut next) = add(&mut waiters, &["b", "a"]);
         assert_eq!((token(&mut other), token(&mut next).as_deref()), (None, Some("a")));
         let (_, mut another) = add(&mut waiters, &["a"]);
@@ -218,7 +259,29 @@ mod tests {
         let waiters = std::cell::RefCell::new(Waiters::default());
         let (waiter, woken) = add(&mut waiters.borrow_mut(), &["a", "b"]);
         let waiting = Waiting::new(woken, |late| waiters.borrow_mut().leave(waiter, late));
-        assert_eq!(waiting.at_most(Duration::ZERO).await, Ok(false));
+        assert_eq!(waiting.at_most(Duration::ZERO).await, Ok(None));
         assert!(waiters.borrow().is_empty() && waiters.borrow().waiting.is_empty());
+    }
+
+    #[test]
+    fn the_command_of_a_waiter_is_applied_once_and_only_for_a_caller_that_is_there() {
+        let mut waiters = Waiters::default();
+        let submit = |waiters: &mut Waiters, name: &str| {
+            let (reply, replied) = oneshot::channel();
+            let command = InspectType { type_id: TypeId::new(name).unwrap() }.into_command();
+            waiters.add(WaiterId::next(), types(&[name]), Then::Submit(Submission { command, reply }));
+            replied
+        };
+        drop(submit(&mut waiters, "a"));
+        let _second = submit(&mut waiters, "a");
+        let (_, mut third) = add(&mut waiters, &["a"]);
+        give(&mut waiters, "a");
+        assert!(waiters.next_submission().is_some() && waiters.next_submission().is_none());
+        assert_eq!(token(&mut third), None);
+        give(&mut waiters, "a");
+        assert_eq!(token(&mut third).as_deref(), Some("a"));
+        give(&mut waiters, "a");
+        let _kept = submit(&mut waiters, "a");
+        assert!(waiters.next_submission().is_some(), "a kept token applies it at once");
     }
 }

@@ -196,6 +196,15 @@ impl Engine for Warning {
         self.0.wait(types, at_most)
     }
 
+    fn submit_when_woken<'a>(
+        &'a self,
+        types: &'a [TypeId],
+        at_most: Duration,
+        command: Command,
+    ) -> BoxFuture<'a, Result<Reply, EngineError>> {
+        self.0.submit_when_woken(types, at_most, command)
+    }
+
     fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
         self.0.subscribe(process)
     }

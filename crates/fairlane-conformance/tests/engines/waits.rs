@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairlane_conformance::subject::type_id;
-use fairlane_core::TypeId;
+use fairlane_conformance::subject::{job, type_id};
+use fairlane_core::queue::JobReceipt;
+use fairlane_core::{TypeId, WorkerId};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
-use fairlane_engine::{Engine, EngineError};
+use fairlane_engine::{Engine, EngineError, Leaser};
 use fairlane_testkit::redis::{RedisCluster, RedisServer, ServerOptions};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -256,5 +257,94 @@ async fn an_engine_that_is_dropped_pops_no_more() {
         scene.until_popping(0).await;
         scene.push(&type_id("t"));
         assert_eq!(scene.engine.wait(&[type_id("t")], LONG).await, Ok(true));
+    }
+}
+
+/// The jobs of one enqueue.
+async fn enqueue(engine: &Arc<RedisEngine>, ids: &[&str]) {
+    let engine: Arc<dyn Engine> = engine.clone();
+    let jobs = ids.iter().map(|id| job("g", id));
+    let enqueued = engine.enqueue_all(jobs).await.expect("the engine replies");
+    assert!(enqueued.receipts.iter().all(|receipt| *receipt == JobReceipt::Created));
+}
+
+/// Leases for a worker with this name when jobs arrive, as a worker does: a wait on Redis ends after
+/// a second, with or without jobs, and a request without a reply is repeated.
+fn lease_when_woken(scene: &Scene, worker: &str) -> JoinHandle<Vec<String>> {
+    let worker = WorkerId::new(worker).expect("a name");
+    let mut leaser = Leaser::new(scene.engine.clone(), worker);
+    tokio::spawn(async move {
+        let deadline = Instant::now() + LONG;
+        while Instant::now() < deadline {
+            match leaser.lease_when_woken(&[type_id("t")], 2, 30_000, LONG).await {
+                Ok(batch) if batch.jobs.is_empty() => {}
+                Ok(batch) => return batch.jobs.iter().map(|leased| leased.job.id.to_string()).collect(),
+                Err(error) => assert!(error.is_retryable(), "{error:?}"),
+            }
+        }
+        panic!("no job arrived");
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_that_wait_get_the_jobs_that_arrive() {
+    for servers in Servers::of_each_kind() {
+        let mut scene = Scene::open(&servers).await;
+        // Also when the server has forgotten the functions, before or during a wait.
+        for round in 0..4 {
+            let first = lease_when_woken(&scene, &format!("first-{round}"));
+            let second = lease_when_woken(&scene, &format!("second-{round}"));
+            let is_cluster = matches!(servers, Servers::Cluster(_));
+            // On one server, the first has a connection of its own; on a cluster they share a pop.
+            scene.until_popping(if is_cluster { 1 } else { 2 }).await;
+            if round % 2 == 1 {
+                for node in &mut scene.nodes {
+                    redis::cmd("FUNCTION").arg("FLUSH").exec(node).expect("it is answered");
+                }
+            }
+            let ids = [0, 1, 2, 3].map(|number| format!("{round}-{number}"));
+            enqueue(&scene.engine, &ids.each_ref().map(String::as_str)).await;
+            let mut leased = [first.await.unwrap(), second.await.unwrap()].concat();
+            leased.sort();
+            assert_eq!(leased, ids);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiting_lease_that_is_dropped_leases_nothing_later() {
+    let servers = Servers::One(RedisServer::start(ServerOptions::default()));
+    let mut scene = Scene::open(&servers).await;
+    for round in 0..20 {
+        let dropped = lease_when_woken(&scene, "dropped");
+        scene.until_popping(1).await;
+        dropped.abort();
+        assert!(dropped.await.is_err());
+        scene.until_popping(0).await;
+        let id = round.to_string();
+        enqueue(&scene.engine, &[&id]).await;
+        assert_eq!(lease_when_woken(&scene, &format!("next-{round}")).await.unwrap(), [id]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiting_lease_whose_connection_is_cut_loses_no_job() {
+    let servers = Servers::One(RedisServer::start(ServerOptions::default()));
+    let mut scene = Scene::open(&servers).await;
+    for round in 0..20 {
+        let waiting = lease_when_woken(&scene, &format!("cut-{round}"));
+        let [(node, number)] = &scene.until_popping(1).await[..] else { panic!("one pop") };
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("ID").arg(number);
+        let id = round.to_string();
+        if round % 2 == 0 {
+            enqueue(&scene.engine, &[&id]).await;
+            // The pop may have ended, and its connection may be in use no more.
+            kill.exec(&mut scene.nodes[*node]).ok();
+        } else {
+            kill.exec(&mut scene.nodes[*node]).expect("it is there to be killed");
+            enqueue(&scene.engine, &[&id]).await;
+        }
+        assert_eq!(waiting.await.unwrap(), [id]);
     }
 }

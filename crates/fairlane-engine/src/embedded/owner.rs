@@ -11,7 +11,7 @@ use super::OwnClock;
 use super::persistence::{NotPersisted, Persistence};
 use crate::engine::EngineError;
 use crate::signals::{Signals, Subscribers};
-use crate::waiters::{WaiterId, Waiters, Woken};
+use crate::waiters::{Submission, Then, WaiterId, Waiters};
 
 /// Most requests of one turn, which bounds the wait of the first one.
 const TURN_REQUESTS_MAX: usize = 1024;
@@ -24,9 +24,9 @@ const TURN_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A request to the owner.
 pub(super) enum Request {
     /// Apply a validated command.
-    Submit { command: Command, reply: oneshot::Sender<Result<Reply, EngineError>> },
-    /// Send a wake-up when jobs of these types may be available.
-    Wait { waiter: WaiterId, types: Vec<TypeId>, woken: oneshot::Sender<Woken> },
+    Submit(Submission),
+    /// Send a wake-up, or apply a command, when jobs of these types may be available.
+    Wait { waiter: WaiterId, types: Vec<TypeId>, then: Then },
     /// Remove a waiter; `late` is a token that it received too late.
     Leave { waiter: WaiterId, late: Option<TypeId> },
     /// Send the signals to a process.
@@ -52,6 +52,20 @@ struct PendingReply {
     reads: bool,
 }
 
+/// The commands of a turn, in the order in which they were applied, and their weight.
+#[derive(Default)]
+struct Turn {
+    replies: Vec<PendingReply>,
+    jobs: usize,
+    bytes: usize,
+}
+
+impl Turn {
+    fn is_full(&self) -> bool {
+        self.jobs >= TURN_JOBS_MAX || self.bytes >= TURN_BYTES_MAX
+    }
+}
+
 /// The state of the owner thread.
 pub(super) struct Owner {
     pub machines: Machines,
@@ -66,18 +80,12 @@ impl Owner {
     pub fn run(mut self, queued: &mpsc::Receiver<Request>) {
         let (mut waiters, mut subscribers) = (Waiters::default(), Subscribers::default());
         while let Some(first) = self.next_request(queued) {
-            let mut replies = Vec::new();
-            let (mut jobs, mut bytes) = (0, 0);
+            let mut turn = Turn::default();
             let more = queued.try_iter().take(TURN_REQUESTS_MAX - 1);
             for request in std::iter::once(first).chain(more) {
                 match request {
-                    Request::Submit { command, reply } => {
-                        let weight = command.weight();
-                        jobs += weight.jobs;
-                        bytes += weight.bytes;
-                        replies.extend(self.apply(command, reply));
-                    }
-                    Request::Wait { waiter, types, woken } => waiters.add(waiter, types, woken),
+                    Request::Submit(submission) => self.apply_in(&mut turn, submission),
+                    Request::Wait { waiter, types, then } => waiters.add(waiter, types, then),
                     Request::Leave { waiter, late } => waiters.leave(waiter, late),
                     Request::Subscribe { process, reply } => {
                         // The caller may have been dropped.
@@ -93,15 +101,37 @@ impl Owner {
                         let _ = reply.send(self.persistence.announce(&address));
                     }
                 }
-                if jobs >= TURN_JOBS_MAX || bytes >= TURN_BYTES_MAX {
+                if turn.is_full() {
                     break;
                 }
             }
-            self.end_turn(replies);
-            self.wake(&mut waiters);
+            while self.serve_waiters(&mut waiters, &mut turn) {
+                self.end_turn(std::mem::take(&mut turn));
+            }
+            self.end_turn(turn);
             self.machines.take_signals().into_iter().for_each(|signal| subscribers.send(signal));
         }
         self.persistence.close(&mut self.machines);
+    }
+
+    /// Passes tokens to waiters and applies the commands of those that brought one, which may produce
+    /// further tokens. True if the turn is full and has to end before this goes on.
+    fn serve_waiters(&mut self, waiters: &mut Waiters, turn: &mut Turn) -> bool {
+        loop {
+            self.wake(waiters);
+            let Some(submission) = waiters.next_submission() else { return false };
+            self.apply_in(turn, submission);
+            if turn.is_full() {
+                return true;
+            }
+        }
+    }
+
+    fn apply_in(&mut self, turn: &mut Turn, submission: Submission) {
+        let weight = submission.command.weight();
+        turn.jobs += weight.jobs;
+        turn.bytes += weight.bytes;
+        turn.replies.extend(self.apply(submission));
     }
 
     /// Passes tokens to waiters for their types. The cost does not depend on the number of waiters.
@@ -130,11 +160,7 @@ impl Owner {
     }
 
     /// Applies a command, unless it is read-only and its caller was dropped.
-    fn apply(
-        &mut self,
-        command: Command,
-        reply: oneshot::Sender<Result<Reply, EngineError>>,
-    ) -> Option<PendingReply> {
+    fn apply(&mut self, Submission { command, reply }: Submission) -> Option<PendingReply> {
         let reads = command.is_read_only();
         if reads && reply.is_closed() {
             return None;
@@ -147,16 +173,22 @@ impl Owner {
         Some(PendingReply { reply, outcome, command: again, reads })
     }
 
-    fn end_turn(&mut self, replies: Vec<PendingReply>) {
+    /// Persists the changes of a turn and replies. The last command gets its reply first: a lease that
+    /// waited for a job of this turn can begin while the producer is still being woken.
+    fn end_turn(&mut self, Turn { replies, .. }: Turn) {
         let persisted =
             if replies.is_empty() { Ok(()) } else { self.persistence.persist(&mut self.machines) };
-        for PendingReply { reply, mut outcome, command, reads } in replies {
-            outcome = match (&persisted, command) {
+        let mut outcomes = Vec::with_capacity(replies.len());
+        for PendingReply { reply, outcome, command, reads } in replies {
+            let outcome = match (&persisted, command) {
                 (Ok(()), _) => outcome,
                 (Err(_), Some(command)) if reads => Ok(self.apply_to_machine(command)),
                 (Err(NotPersisted::Value(_)), Some(command)) => self.carry_out_alone(command),
                 (Err(not_persisted), _) => outcome.and(Err(not_persisted.error().clone())),
             };
+            outcomes.push((reply, outcome));
+        }
+        for (reply, outcome) in outcomes.into_iter().rev() {
             // A caller that was dropped repeats its command if it needs the reply.
             let _ = reply.send(outcome);
         }
@@ -203,7 +235,7 @@ mod tests {
         let mut is_applied = |command: Command, has_gone: bool| {
             let (reply, replied) = oneshot::channel();
             let caller = (!has_gone).then_some(replied);
-            let is_applied = owner.apply(command, reply).is_some();
+            let is_applied = owner.apply(Submission { command, reply }).is_some();
             drop(caller);
             is_applied
         };

@@ -15,6 +15,7 @@ use fairlane_core::{Command, GroupId, JobId, Micros, Rate, Reply, RequestNumber,
 use tokio::sync::oneshot;
 
 use super::{EmbeddedEngine, OwnClock};
+use crate::waiters::Submission;
 use crate::{Clock, DirectoryOptions, Durability, Engine, EngineError};
 
 /// Longer than any event in a test takes.
@@ -162,6 +163,7 @@ async fn a_panic_in_the_machine_hangs_no_caller() {
     held.let_go();
     assert_broken(looking.await);
     assert_broken(waiting.await);
+    assert_broken(seam(&engine).call_when_woken(&types, LONG, lease_of("one", 1)).await);
     assert_broken(seam(&engine).call(InspectQueue).await);
     assert_broken(engine.wait(&types, LONG).await);
     assert_broken(engine.dump().await);
@@ -182,6 +184,53 @@ async fn an_enqueue_wakes_one_waiter() {
     assert_eq!(first.await, Ok(true));
     engine.check().await.unwrap().unwrap();
     assert!(poll_once(second.as_mut()).await.is_none());
+}
+
+fn lease_of(worker: &str, jobs_max: usize) -> Lease {
+    let worker = WorkerId::new(worker).unwrap();
+    Lease { worker, request: RequestNumber(1), types: vec![type_a()], jobs_max, lease_ms: 30_000 }
+}
+
+fn count(leased: Result<Leased, EngineError>) -> usize {
+    let Ok(Leased::Jobs { jobs, .. }) = leased else { panic!("{leased:?}") };
+    jobs.len()
+}
+
+#[tokio::test]
+async fn leases_that_wait_share_the_jobs_of_one_enqueue() {
+    let engine = engine_with_jobs(0).await;
+    let types = [type_a()];
+    let wait = |worker, jobs_max| seam(&engine).call_when_woken(&types, LONG, lease_of(worker, jobs_max));
+    let (mut first, mut second) = (Box::pin(wait("one", 1)), Box::pin(wait("two", 3)));
+    let mut third = Box::pin(wait("three", 9));
+    for waiting in [&mut first, &mut second, &mut third] {
+        assert!(poll_once(waiting.as_mut()).await.is_none());
+    }
+    seam(&engine).enqueue_all(jobs(3)).await.unwrap();
+    assert_eq!((count(first.await), count(second.await)), (1, 2));
+    engine.check().await.unwrap().unwrap();
+    assert!(poll_once(third.as_mut()).await.is_none(), "there is no job for it");
+}
+
+#[tokio::test]
+async fn a_lease_that_waited_long_enough_is_applied_without_a_wake_up() {
+    let engine = engine_with_jobs(4).await;
+    let other = [TypeId::new("b").unwrap()];
+    let leased = seam(&engine).call_when_woken(&other, Duration::from_millis(1), lease_of("one", 3)).await;
+    assert_eq!(count(leased), 3);
+}
+
+#[tokio::test]
+async fn a_waiting_lease_that_is_dropped_takes_neither_job_nor_token() {
+    let engine = engine_with_jobs(0).await;
+    let types = [type_a()];
+    {
+        let mut gone = std::pin::pin!(seam(&engine).call_when_woken(&types, LONG, lease_of("one", 3)));
+        assert!(poll_once(gone.as_mut()).await.is_none());
+    }
+    seam(&engine).enqueue_all(jobs(1)).await.unwrap();
+    assert_eq!(seam(&engine).call(InspectQueue).await.unwrap().in_flight, 0);
+    assert_eq!(engine.wait(&types, LONG).await, Ok(true));
 }
 
 #[tokio::test]
@@ -248,7 +297,7 @@ fn dropping_the_engine_ends_its_thread() {
 /// Sends a command without validating it.
 fn unvalidated(engine: &EmbeddedEngine, command: Command) -> oneshot::Receiver<Result<Reply, EngineError>> {
     let (reply, replied) = oneshot::channel();
-    engine.send(super::Request::Submit { command, reply }).unwrap();
+    engine.send(super::Request::Submit(Submission { command, reply })).unwrap();
     replied
 }
 

@@ -84,22 +84,28 @@ impl Meters {
     ) -> Result<bool, EngineError> {
         let result = wait.await;
         match &result {
-            Ok(true) => self.woken.increment(1),
-            Ok(false) => self.timed_out.increment(1),
+            Ok(is_woken) => self.wait_ended(*is_woken),
             Err(error) => self.failed("wait", error),
         }
         result
     }
 
-    fn ended(&self, running: &Running<'_>, result: &Result<Reply, EngineError>, took: Duration) {
+    /// Counts a wait that a wake-up or its time has ended.
+    pub fn wait_ended(&self, is_woken: bool) {
+        if is_woken { &self.woken } else { &self.timed_out }.increment(1);
+    }
+
+    fn ended(&self, running: &Running<'_>, result: &Result<Reply, EngineError>, took: Option<Duration>) {
         let operation = index_of(running.operation).expect("every command has a stem");
         let operation = &self.operations[operation];
-        operation.duration.record(took);
+        if let Some(took) = took {
+            operation.duration.record(took);
+        }
         match result {
             Ok(reply) => {
                 operation.answered.increment(1);
                 if let (Some(asked), Some(reply)) = (&running.queue, reply.queue()) {
-                    self.queue.count(running.operation, asked, reply, took);
+                    self.queue.count(running.operation, asked, reply, took.unwrap_or_default());
                 }
                 if let Some(reply) = reply.lock() {
                     self.lock.count(reply);
@@ -165,7 +171,21 @@ impl Running<'_> {
     ) -> Result<Reply, EngineError> {
         let started = Instant::now();
         let result = run.await;
-        self.meters.ended(&self, &result, started.elapsed());
+        self.meters.ended(&self, &result, Some(started.elapsed()));
+        result
+    }
+
+    /// Counts the result of a command that the engine applied at the end of a wait. How long that
+    /// took is not known.
+    pub fn ended_wait(
+        self,
+        is_woken: bool,
+        result: Result<Reply, EngineError>,
+    ) -> Result<Reply, EngineError> {
+        if result.is_ok() {
+            self.meters.wait_ended(is_woken);
+        }
+        self.meters.ended(&self, &result, None);
         result
     }
 }

@@ -38,6 +38,9 @@ struct Inner {
     connecting: tokio::sync::Mutex<Option<(Instant, RedisError)>>,
 }
 
+/// The reply to one command, or the error of the server.
+pub(super) type QueryReply = Result<Value, RedisError>;
+
 /// One open connection.
 #[derive(Clone)]
 pub(super) struct Link {
@@ -180,6 +183,24 @@ impl Link {
         self.note(reply)
     }
 
+    /// Sends two commands together to a single server. The server begins the second when the first
+    /// has ended.
+    pub async fn query_both(&self, [first, second]: [Cmd; 2]) -> Result<[QueryReply; 2], EngineError> {
+        let Line::Single(single) = &self.line else {
+            return Err(EngineError::broken("two commands were sent together to a cluster"));
+        };
+        let mut both = ::redis::pipe();
+        both.add_command(first).add_command(second);
+        let replies = single.clone().send_packed_commands(&both, 0, 2).await;
+        let replies = replies.map_err(|error| {
+            let error = self.note(Err(error)).expect_err("an error stays one");
+            self.explain(&error)
+        })?;
+        let replies: Vec<QueryReply> =
+            replies.into_iter().map(|reply| self.note(reply.extract_error())).collect();
+        replies.try_into().map_err(|_| EngineError::broken("two commands did not get two replies"))
+    }
+
     /// Sends a command without keys to the server that has this key.
     pub async fn query_at(&self, key: &str, command: &Cmd) -> Result<Value, RedisError> {
         let Line::Cluster(cluster) = &self.line else { return self.query_raw(command).await };
@@ -206,7 +227,7 @@ impl Link {
 
     /// Passes the reply on, and drops the link if the error shows that it is broken or leads to
     /// the wrong server.
-    fn note(&self, reply: Result<Value, RedisError>) -> Result<Value, RedisError> {
+    fn note(&self, reply: QueryReply) -> QueryReply {
         if let Err(error) = &reply
             && errors::replaces_link(error)
             && (error.code().is_none() || self.opened.elapsed() >= LINK_AGE_MIN)

@@ -60,6 +60,11 @@ impl Scripts {
         reply
     }
 
+    /// The call of an operation's function; `None` while scripts are used.
+    pub fn function_call(&self, stem: &'static str, key: &str, arguments: &[Vec<u8>]) -> Option<Cmd> {
+        (!self.uses_scripts()).then(|| call("FCALL", self.library.function(stem), key, arguments))
+    }
+
     /// Calls the function of an operation; `None` if the server refuses the library.
     async fn run_function(
         &self,
@@ -68,10 +73,7 @@ impl Scripts {
         key: &str,
         arguments: &[Vec<u8>],
     ) -> Result<Option<Value>, RedisError> {
-        if self.uses_scripts() {
-            return Ok(None);
-        }
-        let call = call("FCALL", self.library.function(stem), key, arguments);
+        let Some(call) = self.function_call(stem, key, arguments) else { return Ok(None) };
         let mut reply = link.query_raw(&call).await;
         if reply.as_ref().is_err_and(is_missing) {
             observe::script_resent(stem);

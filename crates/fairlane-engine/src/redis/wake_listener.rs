@@ -17,7 +17,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use ::redis::Value;
+use ::redis::{Cmd, Value};
 use fairlane_core::TypeId;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -27,14 +27,14 @@ use super::connection::Connection;
 use super::errors::unavailable;
 use super::keys::Keys;
 use crate::engine::EngineError;
-use crate::waiters::{WaiterId, Waiters, Waiting, Woken};
+use crate::waiters::{Then, WaiterId, Waiters, Waiting, Woken};
 
 /// Longest blocking pop; a longer wait consists of several. A pop that outlives its waiters covers
 /// types without waiters here, which must not last.
-const POP_MAX: Duration = Duration::from_secs(1);
+pub(super) const POP_MAX: Duration = Duration::from_secs(1);
 /// Shortest blocking pop. Zero would never end, and a waiter may stay slightly
 /// longer than requested.
-const POP_MIN: Duration = Duration::from_millis(10);
+pub(super) const POP_MIN: Duration = Duration::from_millis(10);
 /// How late a reply may be before the connection counts as dead.
 const BLOCKING_GRACE: Duration = Duration::from_secs(5);
 /// First delay before `CLIENT UNBLOCK` is repeated, because it may overtake the pop; each
@@ -65,7 +65,7 @@ impl WakeListener {
         let (woken, token) = oneshot::channel();
         self.shared.add(waiter, types, at_most, woken);
         let leave = |late| self.shared.subscriptions().waiters.leave(waiter, late);
-        Waiting::new(token, leave).at_most(at_most).await
+        Ok(Waiting::new(token, leave).at_most(at_most).await?.is_some())
     }
 }
 
@@ -109,7 +109,7 @@ impl Shared {
         } else {
             subscriptions.until.zip(until).map(|(a, b)| a.max(b))
         };
-        subscriptions.waiters.add(waiter, types.to_vec(), woken);
+        subscriptions.waiters.add(waiter, types.to_vec(), Then::Wake(woken));
         if types.iter().any(|type_id| !subscriptions.listened.contains(type_id)) {
             self.unlistened.notify_one();
         }
@@ -193,9 +193,7 @@ impl PopTask {
         if types.is_empty() {
             return Ok(None);
         }
-        let keys: Vec<String> = types.iter().map(|type_id| self.keys.wake(type_id)).collect();
-        let mut pop = ::redis::cmd("BLPOP");
-        pop.arg(&keys).arg(at_most.as_secs_f64());
+        let pop = pop(&self.keys, &types, at_most);
         let (shared, blocking) = (self.shared.clone(), self.blocking.clone());
         let mut popped = pin!(answered(&blocking, at_most, blocking.query(&pop)));
         let popped = tokio::select! {
@@ -208,8 +206,8 @@ impl PopTask {
             Value::Array(reply) => text(reply.into_iter().next().unwrap_or(Value::Nil))?,
             other => return Err(EngineError::broken(format!("a blocking pop was answered with {other:?}"))),
         };
-        let index = keys.iter().position(|asked| *asked == key);
-        index.map(|index| Some(types[index].clone())).ok_or_else(|| {
+        let popped = types.into_iter().find(|type_id| self.keys.wake(type_id) == key);
+        popped.map(Some).ok_or_else(|| {
             EngineError::broken(format!("a blocking pop was answered with {key:?}, which was not asked for"))
         })
     }
@@ -254,13 +252,23 @@ impl PopTask {
     }
 }
 
+/// A blocking pop of a token of one of these types.
+pub(super) fn pop(keys: &Keys, types: &[TypeId], at_most: Duration) -> Cmd {
+    let mut pop = ::redis::cmd("BLPOP");
+    for type_id in types {
+        pop.arg(keys.wake(type_id));
+    }
+    pop.arg(at_most.as_secs_f64());
+    pop
+}
+
 /// The reply to a command that may block this long, with a timeout, because the
 /// connection has none.
-async fn answered(
+pub(super) async fn answered<T>(
     blocking: &Connection,
     at_most: Duration,
-    reply: impl Future<Output = Result<Value, EngineError>>,
-) -> Result<Value, EngineError> {
+    reply: impl Future<Output = Result<T, EngineError>>,
+) -> Result<T, EngineError> {
     let answered = tokio::time::timeout(at_most + BLOCKING_GRACE, reply).await;
     answered.unwrap_or_else(|_| {
         // The server may have disappeared silently; the next pop connects again.

@@ -94,6 +94,15 @@ impl Engine for GatedScans {
         self.engine.wait(types, at_most)
     }
 
+    fn submit_when_woken<'a>(
+        &'a self,
+        types: &'a [TypeId],
+        at_most: Duration,
+        command: Command,
+    ) -> BoxFuture<'a, Result<Reply, EngineError>> {
+        self.engine.submit_when_woken(types, at_most, command)
+    }
+
     fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
         self.engine.subscribe(process)
     }

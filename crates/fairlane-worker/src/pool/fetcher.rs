@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fairlane_core::TypeId;
 use fairlane_core::limits::{ADMIT_JOBS_MAX, TIMER_BACKSTOP_MS};
 use fairlane_core::queue::{Admit, Destination};
-use fairlane_engine::{Backoff, EngineError, Leaser};
+use fairlane_engine::{Backoff, Batch, EngineError, Leaser};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::gather::gather;
@@ -23,6 +23,8 @@ use super::{Shared, attempt};
 const TIMED_WAIT_MIN: Duration = Duration::from_millis(1);
 /// How long an empty class is not requested again while others have work.
 const EMPTY_PAUSE: Duration = Duration::from_millis(50);
+/// Shortest lease whose request may wait in the engine, for [`TIMER_BACKSTOP_MS`] at most.
+const WAITING_LEASE_MS_MIN: u64 = 8 * TIMER_BACKSTOP_MS;
 /// Most concurrent waits: one that goes on, and one for classes that joined since.
 const WAITS_MAX: usize = 2;
 
@@ -113,7 +115,10 @@ impl Fetcher {
         }
         match self.next_class() {
             Turn::Lease(room) => self.fetch(self.gathered(room).await).await.map(|()| TurnEnd::EngineReply),
-            Turn::Wait => self.wait().await,
+            Turn::Wait => match self.idle_room().await? {
+                Some(room) => self.lease_when_woken(room).await,
+                None => self.wait().await,
+            },
             Turn::Full => {
                 self.abort_waits_of_full_classes();
                 tokio::select! {
@@ -174,8 +179,13 @@ impl Fetcher {
     async fn lease(&mut self, class: usize, jobs_max: usize) -> Result<Fetched, EngineError> {
         let types = self.shared.slots.types(class);
         let batch = self.leaser.lease(types, jobs_max, self.shared.lease_ms()).await?;
+        Ok(self.start(class, batch))
+    }
+
+    /// Starts an attempt at each job of a batch.
+    fn start(&mut self, class: usize, batch: Batch) -> Fetched {
         if batch.jobs.is_empty() {
-            return Ok(Fetched::Empty(batch.wake_at));
+            return Fetched::Empty(batch.wake_at);
         }
         for job in &batch.jobs {
             if let Some(bulk) = &job.bulk {
@@ -184,7 +194,38 @@ impl Fetcher {
         }
         attempt::start_all(&self.shared, batch.jobs, batch.asked);
         (self.classes[class].empty, self.empty_waits) = (None, 0);
-        Ok(Fetched::Jobs)
+        Fetched::Jobs
+    }
+
+    /// The room of an idle worker that leases all its types together, if its lease request can wait
+    /// in the engine. A store's timers may be coarse, so it does not wait there for a time. The wait
+    /// counts towards the length of the leases, so these must be much longer. `classic` has to admit
+    /// jobs before they can be leased.
+    async fn idle_room(&self) -> Result<Option<Room>, EngineError> {
+        let shared = &self.shared;
+        let [Class { wake_at: None, wait: None, .. }] = &self.classes[..] else { return Ok(None) };
+        let is_idle = shared.slots.in_use() == 0;
+        if !is_idle || shared.lease_ms() < WAITING_LEASE_MS_MIN || shared.is_classic().await? {
+            return Ok(None);
+        }
+        let jobs = shared.slots.room(0).min(shared.settings.fetch_batch_size);
+        Ok((jobs > 0).then_some(Room { class: 0, jobs }))
+    }
+
+    /// Lets a lease request wait in the engine until a wake-up, the backstop or the stop.
+    async fn lease_when_woken(&mut self, Room { class, jobs }: Room) -> Result<TurnEnd, EngineError> {
+        let at_most = self.wait_at_most(&[class]);
+        self.empty_waits = self.empty_waits.saturating_add(1);
+        let shared = self.shared.clone();
+        let lease = self.leaser.lease_when_woken(shared.slots.types(class), jobs, shared.lease_ms(), at_most);
+        let Some(batch) = shared.stopping.run_until_cancelled(lease).await else {
+            return Ok(TurnEnd::Interrupted);
+        };
+        if let Fetched::Empty(wake_at) = self.start(class, batch?) {
+            let class = &mut self.classes[class];
+            (class.empty, class.wake_at) = (Some(Instant::now()), wake_at);
+        }
+        Ok(TurnEnd::EngineReply)
     }
 
     /// `classic`: admits waiting jobs at once instead of at the loop's next round.
