@@ -79,9 +79,7 @@ impl Machine {
             if !lock.fits(first.mode, true) {
                 return false;
             }
-            // A newcomer is faster than a process that may be gone.
-            let is_sure = first.is_protected() || self.is_attentive(&first.process, now);
-            match first.terms.clone().filter(|_| is_sure) {
+            match first.terms.clone().filter(|terms| self.may_grant(first, terms, now)) {
                 Some(terms) => self.grant_to_first(name, lock, terms, now),
                 None => {
                     let until = now.plus_ms(LOCK_SLICE_MS);
@@ -94,6 +92,14 @@ impl Machine {
             }
         }
         !lock.waiters.is_empty()
+    }
+
+    /// Whether a free lock is granted to a waiter at once. Otherwise it is reserved, and a newcomer may
+    /// take it: a newcomer is faster than a process that may be gone, and a grant to such a process
+    /// would begin its `lock_delay`. No newcomer overtakes a protected waiter, so that a reservation
+    /// would only delay it.
+    fn may_grant(&self, waiter: &Waiter, terms: &Terms, now: Micros) -> bool {
+        waiter.is_protected() || (terms.lock_delay_ms == 0 && self.is_attentive(&waiter.process, now))
     }
 
     /// Makes the first waiter the holder for one slice. Its first renewal extends the lease; a process

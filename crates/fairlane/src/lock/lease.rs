@@ -18,6 +18,9 @@ use crate::error::Error;
 
 /// Renewals in the time of one lease.
 const RENEWALS_PER_LEASE: u32 = 3;
+/// The part of a lease that a signal has granted after which it is first renewed. That lease is as
+/// short as a slice, so it must not depend on one renewal at a third of it.
+const GRANTED_PER_RENEWAL: u32 = 10;
 /// The part of a lease before its end in which the lock counts as lost.
 const LOSS_MARGIN_PER_LEASE: u32 = 10;
 /// A lease that ends this long before the longest hold was cut off by it.
@@ -37,6 +40,13 @@ impl Grant {
     /// How long the lease was at first: the ttl, or up to a slice if a signal has granted it.
     fn length(&self, command: &AcquireLock) -> Duration {
         self.deadline.saturating_duration_since(self.sent).min(ttl(command))
+    }
+
+    /// When the lease is first renewed.
+    fn first_renewal(&self, command: &AcquireLock) -> Instant {
+        let length = self.length(command);
+        let parts = if length < ttl(command) { GRANTED_PER_RENEWAL } else { RENEWALS_PER_LEASE };
+        self.sent + length / parts
     }
 
     /// When the lock counts as lost unless it is renewed.
@@ -65,8 +75,9 @@ impl Lease {
         let (end_sender, end) = oneshot::channel();
         let AcquireLock { name, process, token, .. } = command.clone();
         let hold = LockHold { name, fence: grant.fence, process, lease: receiver };
-        let due = grant.sent + grant.length(&command) / RENEWALS_PER_LEASE;
-        let ticket = client.renewals().add(due, Self { command, grant, state, end, release });
+        let ticket = client
+            .renewals()
+            .add(grant.first_renewal(&command), Self { command, grant, state, end, release });
         LockGuard::new(hold, token, client, ticket, end_sender)
     }
 
@@ -163,7 +174,8 @@ async fn renew(
 ) -> LossReason {
     let mut every = grant.length(command) / RENEWALS_PER_LEASE;
     let held_until = command.max_hold_ms.map(|ms| grant.sent + Duration::from_millis(ms));
-    let (mut planned, mut next) = (grant.sent + every, grant.sent + every);
+    let mut planned = grant.first_renewal(command);
+    let mut next = planned;
     let mut backoff = Backoff::new(every / 10, every);
     let mut failure = None;
     loop {

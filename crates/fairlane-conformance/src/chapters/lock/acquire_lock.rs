@@ -302,6 +302,13 @@ async fn names_and_tokens_may_have_any_characters(locks: Subject) {
             assert_eq!(locks.release_of(name, token).await, LockReleased::Released);
             assert_eq!(locks.attend("w:%").await, ["w:%"]);
             assert_eq!(locks.release_of(name, "w:%").await, LockReleased::Withdrawn);
+            locks.locked(exclusive_of(name, token)).await;
+            locks.queue_up(exclusive_of(name, "g:%")).await;
+            assert_eq!(locks.release_of(name, token).await, LockReleased::Released);
+            let lock = locks.find_lock(name).await.expect("it is granted");
+            assert_eq!((lock.holders, lock.held_by[0].holder.to_string()), (1, "holder g:%".to_owned()));
+            assert_eq!(locks.attend("g:%").await, ["g:%"]);
+            assert_eq!(locks.release_of(name, "g:%").await, LockReleased::Released);
         }
     }
     assert_eq!(locks.sweep_locks().await.next_in_us, None);

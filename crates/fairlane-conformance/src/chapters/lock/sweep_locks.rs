@@ -12,6 +12,7 @@ pub const CASES: &[Case] = cases![
     lease_that_ran_out_passes_the_lock_on,
     claim_that_ran_out_passes_the_lock_on,
     grant_that_ran_out_passes_the_lock_on_after_its_delay,
+    waiter_that_is_gone_before_it_began_causes_no_delay,
     delay_that_is_over_passes_the_lock_on,
     reply_says_when_the_next_lock_is_due,
     number_of_locks_is_bounded,
@@ -63,6 +64,19 @@ async fn grant_that_ran_out_passes_the_lock_on_after_its_delay(locks: Subject) {
     }
     assert_eq!(locks.renew("two", TTL_MS).await, LockRenewal::Lost);
     locks.locked(fair("three")).await;
+}
+
+/// A lock with a delay is reserved for a waiter that is not fair, and a newcomer may take it.
+async fn waiter_that_is_gone_before_it_began_causes_no_delay(locks: Subject) {
+    locks.locked(exclusive("one")).await;
+    locks.queue_up(AcquireLock { lock_delay_ms: 60_000, ..exclusive("two") }).await;
+    locks.release("one").await;
+    let lock = locks.lock().await;
+    assert_eq!((lock.holders, lock.claims), (0, 1));
+    locks.advance_ms(LOCK_SLICE_MS);
+    locks.sweep_locks().await;
+    assert_eq!(locks.find_lock("seat:1").await, None);
+    locks.locked(exclusive("three")).await;
 }
 
 async fn delay_that_is_over_passes_the_lock_on(locks: Subject) {

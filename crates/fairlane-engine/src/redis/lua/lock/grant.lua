@@ -24,6 +24,11 @@ local function is_protected(waiter)
   return waiter.losses >= LOCK_LOSSES_MAX
 end
 
+-- Whether a free lock is granted to a waiter at once instead of being reserved for it.
+local function may_grant(waiter, alive_us)
+  return is_protected(waiter) or tonumber(waiter.delay_ms) == 0 and alive_us >= LOCK_GRANT_ALIVE_US
+end
+
 -- Makes the first waiter the holder for one slice. Its first renewal extends the lease.
 local function grant_to_first(cx, state, first)
   lock.remove_waiter(cx, state, first)
@@ -44,9 +49,7 @@ function lock.claim_for_waiters(cx, state)
     if alive_us <= 0 then
       lock.remove_waiter(cx, state, first)
     elseif lock.fits(state, first.mode, true) then
-      -- A newcomer is faster than a process that may be gone.
-      local is_sure = is_protected(first) or alive_us >= LOCK_GRANT_ALIVE_US
-      local pass = is_sure and first.holder and grant_to_first or lock.claim
+      local pass = first.holder and may_grant(first, alive_us) and grant_to_first or lock.claim
       pass(cx, state, first)
       if state.kind == 'exclusive' then return false end
     else
