@@ -93,11 +93,18 @@ impl DatabaseTarget {
 }
 
 async fn connect(url: &str) -> Result<Outbox, Failure> {
+    // A query may have a password too.
+    let shown = || fairlane_engine::without_user(url.split('?').next().unwrap_or_default());
     Outbox::connect(url).await.map_err(|error| match error {
-        Error::Database(sqlx::Error::PoolTimedOut | sqlx::Error::Io(_)) => Failure::broken(format!(
+        Error::Database(sqlx::Error::PoolTimedOut) => Failure::broken(format!(
             "PostgreSQL at {} does not reply\nstart it, or correct the address (--database or FAIRLANE_DATABASE); if \
              it runs, all of its connections may be in use (max_connections)",
-            fairlane_engine::without_user(url)
+            shown()
+        )),
+        Error::Database(sqlx::Error::Io(error)) => Failure::broken(format!(
+            "PostgreSQL at {} cannot be reached: {error}\ncorrect the address (--database or FAIRLANE_DATABASE), \
+             or a file that it names",
+            shown()
         )),
         error => failure(error),
     })

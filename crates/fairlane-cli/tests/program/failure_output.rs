@@ -163,4 +163,11 @@ fn a_database_that_does_not_reply_is_named_without_its_password() {
     let ended = fairlane(&["outbox", "status", "--database", "postgres://app:secret@127.0.0.1:1/shop"]);
     ended.failed(1, &["PostgreSQL at postgres://127.0.0.1:1/shop does not reply", "FAIRLANE_DATABASE"]);
     assert!(!ended.stderr.contains("secret"), "{}", ended.stderr);
+    let in_query = "postgres://127.0.0.1:1/shop?user=app&password=secret";
+    let ended = fairlane(&["outbox", "status", "--database", in_query]);
+    ended.failed(1, &["PostgreSQL at postgres://127.0.0.1:1/shop does not reply"]);
+    assert!(!ended.stderr.contains("secret"), "{}", ended.stderr);
+    let no_file = "postgres://127.0.0.1:1/shop?sslmode=verify-full&sslrootcert=/no/such.pem";
+    let ended = fairlane(&["outbox", "status", "--database", no_file]);
+    assert!(!ended.stderr.contains("secret") && ended.code == 1, "{}", ended.stderr);
 }
