@@ -16,14 +16,14 @@ use super::release::Release;
 use super::renewals::Renewals;
 use crate::error::Error;
 
-/// Renewals in the time of one lease.
+/// The number of renewals within the length of a lease.
 const RENEWALS_PER_LEASE: u32 = 3;
-/// The part of a lease before its end in which the lock counts as lost.
+/// The lock counts as lost in the last part of a lease: its length divided by this number.
 const LOSS_MARGIN_PER_LEASE: u32 = 10;
-/// A lease that ends this long before the longest hold was cut off by it.
+/// A lease that ends at most this long before the longest hold was shortened by it.
 const HOLD_MARGIN: Duration = Duration::from_millis(10);
 
-/// What the engine has granted.
+/// A hold that the engine has granted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grant {
     pub fence: Fence,
@@ -50,7 +50,7 @@ pub(super) struct Lease {
     command: AcquireLock,
     grant: Grant,
     state: watch::Sender<LeaseState>,
-    /// How the guard ends it, once the thread keeps it.
+    /// Receives how the guard ends the lease, once the thread renews it.
     end: oneshot::Receiver<End>,
     release: Release,
 }
@@ -70,16 +70,16 @@ impl Lease {
         LockGuard::new(hold, token, client, ticket, end_sender)
     }
 
-    /// Ends a lease that no task of the thread keeps.
+    /// Releases a lease that no task of the thread renews.
     pub async fn release(self, engine: &dyn Engine) -> Result<bool, Error> {
         self.note_end(self.release.client().renewals().name());
         self.release.send(engine).await.map_err(Error::from)
     }
 
-    /// Ends a lease in the background.
+    /// Releases a lease in the background.
     pub fn abandon(self, engine: &'static str) {
         self.note_end(engine);
-        // Dropping it passes the release to the thread.
+        // Dropping the release passes it to the thread.
         drop(self.release);
     }
 
