@@ -4,14 +4,14 @@
 //! - `trials neighbours [--redis 1] [--slots N]`
 //! - `trials downstream [--seconds N]`
 //! - `trials dashboard [--groups N] [--jobs N] [--rounds N] [--open N] [--seconds N]`
-//! - `trials rooms crowd|scale|draw|fire`, `trials rankings scale`
+//! - `trials rooms crowd|scale|draw|passes|fire`, `trials rankings scale`
 //! - `trials hold [--redis 1] [--jobs N] [--stuck N]`
 //! - `trials failover [--rounds N] [--seconds N]`
-//! - `trials http [cycle|single|idle|flood] [--rounds N] [--connections N]`: all four, or one of them
+//! - `trials http [cycle|single|idle|flood] [--rounds N] [--connections N]`: one of them, or all
 //! - `trials attack --program PATH [NAME…] [--seconds N] [--json]`: all attacks on `PATH serve`, or
 //!   those named
 //! - `trials outbox kills|order|speed|outages [--rounds N] [--jobs N] [--seconds N]`
-//! - `trials locks fire|races|crowd|names|speed`: locks on Redis
+//! - `trials locks fire|races|crowd|names|speed|contend`: locks on Redis
 //!
 //! With the argument `victim`, `outbox-victim`, `rooms-victim`, `lock-holder`, `lock-waiters` or
 //! `lock-hold` it is a process to be killed, with `http-server` or `http-library` a process to be
