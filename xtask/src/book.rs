@@ -51,10 +51,10 @@ fn build(root: &Path) -> Outcome {
     Err(format!("the site has broken links:\n  {}", broken.join("\n  ")))
 }
 
-/// Copies what the site consists of.
+/// Copies the files that the site consists of.
 fn stage(root: &Path, source: &Path) -> Outcome {
     let tree = Tree::read(root)?;
-    // What an earlier run copied may be gone from the tree.
+    // Files that an earlier run copied may no longer exist in the tree.
     if source.exists() {
         std::fs::remove_dir_all(source).map_err(|error| format!("{}: {error}", source.display()))?;
     }
@@ -125,7 +125,7 @@ fn broken_links(site: &Path) -> Result<Vec<String>, String> {
     Ok(broken)
 }
 
-/// The page for paths that do not exist is served for any of them, so its links are absolute.
+/// The page for missing paths. It is served at any path, so its links are absolute.
 const NOT_FOUND: &str = "404.html";
 
 fn broken_in(page: &Path, html: &str) -> Vec<String> {

@@ -1,8 +1,7 @@
-//! What is shipped: an optimised and stripped program, an archive and a Debian package with manual
-//! pages, completions and the systemd unit, and checksums.
+//! The release artefacts: an optimised and stripped program, an archive and a Debian package with
+//! manual pages, completions and the systemd unit, and checksums.
 //!
-//! Everything is made with programs that a Debian machine has: cargo, tar, gzip, dpkg-deb and
-//! sha256sum.
+//! They are made with programs that a Debian machine has: cargo, tar, gzip, dpkg-deb and sha256sum.
 
 use crate::{Outcome, expect_no_arguments, shell};
 use std::path::{Path, PathBuf};
@@ -22,15 +21,15 @@ The program is linked statically where the target x86_64-unknown-linux-musl and 
 const MUSL: &str = "x86_64-unknown-linux-musl";
 const FOLDER: &str = "dist-packages";
 
-/// The largest program that is shipped.
+/// The largest size of the program, in bytes.
 const PROGRAM_BYTES_MAX: u64 = 30_000_000;
 
-/// How a Debian package is compressed.
+/// The compression of a Debian package.
 #[derive(Clone, Copy)]
 enum Compression {
-    /// Small, and slow to make.
+    /// The smallest package, which is slow to make.
     Best,
-    /// For tests.
+    /// A fast compression, for tests.
     Fast,
 }
 
@@ -115,7 +114,7 @@ fn install_as_documented(root: &Path, package: &Path, folder: &Path) -> Outcome 
     shell::run(Command::new("bash").args(["-euc", &script]))
 }
 
-/// The target to build for: static where that is possible, else the one of this machine.
+/// The target to build for: a static one if possible, else that of this machine.
 fn target(root: &Path) -> Result<String, String> {
     let installed = output(shell::program_at(root, "rustc").args(["--print", "sysroot"]))?;
     let has_target = Path::new(installed.trim()).join("lib/rustlib").join(MUSL).join("lib").is_dir();
@@ -128,7 +127,7 @@ fn target(root: &Path) -> Result<String, String> {
     Ok(host.ok_or("rustc does not name its host")?.to_owned())
 }
 
-/// Makes the packages of a program that is built.
+/// Makes the packages of a program that was built before.
 fn package(
     root: &Path,
     program: &Path,
@@ -163,7 +162,7 @@ fn package(
     Ok(files)
 }
 
-/// The program, and what it says about itself.
+/// Adds the program, its manual pages, completions, systemd unit and licences to the archive.
 fn fill_archive(root: &Path, program: &Path, folder: &Path) -> Outcome {
     copy(program, &folder.join("fairlane"))?;
     output(Command::new(program).arg("man").arg(folder.join("man")))?;

@@ -1,4 +1,4 @@
-//! Fairlane beside other queues, on one Redis: how fast jobs are enqueued and drained.
+//! Compares Fairlane with other queues on one Redis: how fast jobs are enqueued and drained.
 //!
 //! ```text
 //! peers/case.rs     what is measured: a system, a way to enqueue, slots, customers
@@ -56,7 +56,7 @@ struct Workload {
     payload_bytes: u32,
 }
 
-/// What to measure, from the command line.
+/// The options of the command line.
 #[derive(Debug, PartialEq)]
 struct Options {
     workload: Workload,

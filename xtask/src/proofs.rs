@@ -1,8 +1,8 @@
 //! The long proofs: the differential test, the soak, the trials and fuzzing.
 //!
 //! They are programs of the crates `fairlane-conformance` and `fairlane-trials`, built for release;
-//! this module only starts them and passes every argument on, so that each program defines its
-//! arguments in one file.
+//! this module only starts them and passes all arguments on, so that each program defines its own
+//! arguments.
 
 use crate::{Outcome, shell};
 use std::path::Path;

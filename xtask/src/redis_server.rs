@@ -1,9 +1,8 @@
-//! A Redis of its own for a benchmark.
+//! A separate Redis server for a benchmark.
 //!
 //! The server lives exactly as long as this program, however that ends: a small shell holds the
 //! other end of a pipe and stops the server when the pipe closes, which happens even after a kill.
-//! The server stores nothing on disk, so that the results are those of the queue and not of the
-//! machine's disk.
+//! The server stores nothing on disk, so that the disk of the machine does not affect the results.
 
 use crate::{Outcome, shell};
 use std::io::{Read, Write};
@@ -15,7 +14,8 @@ use std::time::{Duration, Instant};
 const REPLY_LIMIT: Duration = Duration::from_secs(10);
 const START_POLL: Duration = Duration::from_millis(20);
 
-/// Starts the server, ends when standard input does, then stops it and clears its folder.
+/// Starts the server, waits until standard input closes, then stops the server and clears its
+/// folder.
 const SUPERVISOR_SCRIPT: &str = r#"
 trap "" INT TERM HUP
 folder="$1"
@@ -89,7 +89,7 @@ impl RedisServer {
 impl Drop for RedisServer {
     fn drop(&mut self) {
         drop(self.supervisor.stdin.take());
-        // An error of the wait cannot be handled.
+        // An error of the wait cannot be handled here.
         let _ = self.supervisor.wait();
     }
 }

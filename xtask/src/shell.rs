@@ -91,7 +91,7 @@ pub fn find(program: &str) -> Option<PathBuf> {
 }
 
 fn overdue(mut child: Child, line: &str, limit: Duration) -> String {
-    // A child that ended meanwhile cannot be killed, and need not be.
+    // The child may have ended already; then there is nothing to kill.
     let _ = child.kill();
     let _ = child.wait();
     format!("`{line}` was ended after {} s", limit.as_secs())

@@ -1,8 +1,7 @@
-//! Every check, in one command: what a contributor runs before a commit is what runs everywhere
-//! else.
+//! Runs every check in one command, the same before a commit and in continuous integration.
 //!
-//! Steps run in order and the first failure ends the run. Their output is passed through as it
-//! comes.
+//! Steps run in order, and the first failure ends the run. Their output is passed through
+//! unchanged.
 
 mod programs;
 mod readme;
@@ -90,7 +89,7 @@ fn docs(root: &Path) -> Outcome {
     shell::run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Advisories are left out: they need a database that is fetched.
+/// Checks dependencies. Advisories are left out, because their database has to be downloaded.
 fn deny(root: &Path) -> Outcome {
     if !shell::succeeds_quietly(&mut shell::cargo(root, &["deny", "--version"])) {
         println!("skipped: cargo-deny is missing; `cargo install cargo-deny` brings it");

@@ -1,4 +1,4 @@
-//! The arguments of this crate's programs: `--name number`, and nothing else.
+//! The arguments of this crate's programs, which all have the form `--name number`.
 
 /// Reads `--name value` pairs; a wrong argument ends the program with the list of known ones.
 pub fn read(known: &[(&str, u64)]) -> Vec<u64> {

@@ -1,7 +1,8 @@
 //! The suite: a chapter per operation, a case per claim.
 //!
 //! A case's name is its claim. It gets an empty queue at [`START`](crate::subject::START) and
-//! panics where the claim does not hold. Left out on purpose: anything only one engine can do.
+//! panics where the claim does not hold. Left out on purpose: operations that only one engine
+//! supports.
 
 mod activity;
 mod admit;

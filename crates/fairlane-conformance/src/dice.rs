@@ -30,7 +30,7 @@ impl Dice {
         self.below(count) == 0
     }
 
-    /// A random trace; sometimes one whose stored bytes are field separators elsewhere.
+    /// A random trace, sometimes one whose stored bytes are field separators in other formats.
     pub fn trace(&mut self) -> Trace {
         let mut packed = [self.pick(b":+0\n\x01\xff"); Trace::PACKED_BYTES];
         if !self.one_in(4) {

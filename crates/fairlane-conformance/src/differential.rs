@@ -48,20 +48,20 @@ pub struct Run {
     pub episode_steps: u64,
     /// Steps between two comparisons of the complete state.
     pub dump_every: u64,
-    /// Steps that are sent at a time. A server without functions needs 1: a command that has to load
-    /// its script is overtaken by the next one.
+    /// Number of steps that are sent at a time. A server without functions needs 1, because a
+    /// command that has to load its script would be overtaken by the next one.
     pub sent_at_once: usize,
-    /// Replays that may be used to shrink a divergence.
+    /// Most replays that are used to shrink a divergence.
     pub replays_max: usize,
-    /// Changes a script, to test that the change is noticed.
+    /// Changes a script, to test that the change is detected.
     pub edit_script: Option<ScriptEdit>,
 }
 
-/// A short list of steps is easier to read, but proves no more.
+/// Default limit on replays: a shorter list of steps is easier to read, but proves no more.
 const REPLAYS_MAX: usize = 1_000;
 
-/// How much less often the states are compared in an episode whose payloads are as large as allowed:
-/// each comparison reads all of them.
+/// The factor by which states are compared less often in an episode with the largest payloads,
+/// because each comparison reads all of them.
 const HEAVY_FACTOR: u64 = 10;
 
 impl Run {

@@ -1,10 +1,10 @@
-//! A process at work on a data directory, killed at random moments; and the invariants that must
-//! hold after each kill.
+//! Kills a process that works on a data directory at random moments, and checks the invariants
+//! after each kill.
 //!
 //! The victim prints each acknowledgement to its standard output; a kill may lose the last lines.
 //! After a kill the directory is opened here: every acknowledged job must be in it. Moments are
-//! drawn from a seed; where they hit is up to the machine. Left out: power failures, which need a
-//! disk that loses unconfirmed writes.
+//! drawn from a seed; where in the code they hit depends on the machine. Left out: power failures,
+//! which need a disk that loses unconfirmed writes.
 //!
 //! - `kills/victim.rs`: the process.
 
@@ -25,7 +25,7 @@ pub use victim::run_victim;
 
 /// The longest life of a victim after its first line of output, in milliseconds.
 const LIFE_MS_MAX: u64 = 400;
-/// Jobs whose last line is more kills ago are checked in the end only.
+/// Jobs whose last line is more kills ago than this are checked only at the end.
 const ROUNDS_CHECKED: u64 = 2;
 /// The most violations that are recorded.
 const VIOLATIONS_MAX: usize = 20;
@@ -45,7 +45,7 @@ struct JobRecord {
 /// The result of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Times the process was killed.
+    /// Number of times the process was killed.
     pub kills: u64,
     /// Jobs whose enqueue was acknowledged.
     pub acknowledged: u64,

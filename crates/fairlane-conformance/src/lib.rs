@@ -1,10 +1,10 @@
-//! The proof that every engine is the same queue.
+//! Tests that prove that all engines behave the same.
 //!
 //! - `chapters.rs`: the suite, a chapter per operation, over a [`subject::Subject`].
 //! - `differential.rs`: seeded random commands through the core and through Redis, compared step by
 //!   step.
 //! - `soak.rs`: producers, workers and faults, and the invariants that must hold in the end.
-//! - `kills.rs`: a process on a data directory, killed again and again.
+//! - `kills.rs`: a process on a data directory, killed repeatedly.
 //! - `arguments.rs`: the command-line arguments of the programs.
 //! - `dice.rs`: seeded random numbers.
 //!

@@ -1,9 +1,9 @@
-//! The soak: producers and workers under load while replies are lost, futures are dropped, scripts
-//! are flushed and Redis is killed; and the invariants that must hold in the end.
+//! The soak: runs producers and workers under load while replies are lost, futures are dropped,
+//! scripts are flushed and Redis is killed, and then checks the invariants.
 //!
 //! Every client connects through a [`Proxy`] that cuts connections after a command ran and before
 //! its reply arrives. Redis writes each change to disk before it replies, so no acknowledged job
-//! may be missing after a kill. Faults are drawn from a seed; how tasks interleave is up to the
+//! may be missing after a kill. Faults are drawn from a seed; how tasks interleave depends on the
 //! machine.
 //!
 //! - `soak/ledger.rs`: acknowledgements and leases, and the violations among them.
@@ -51,9 +51,9 @@ pub struct Plan {
     pub load: Duration,
     /// Time between two kills of Redis.
     pub kill_every: Duration,
-    /// Workers sometimes forget a job, which then has to be taken back.
+    /// Whether workers sometimes abandon a job, which then has to be reclaimed.
     pub abandon: bool,
-    /// Redis refuses functions, so that engines run scripts instead.
+    /// Whether Redis refuses functions, so that engines run scripts instead.
     pub scripts: bool,
 }
 
@@ -62,15 +62,15 @@ pub struct Plan {
 pub struct Report {
     /// Distinct jobs whose enqueue was acknowledged.
     pub acknowledged: u64,
-    /// Leases given out.
+    /// Number of leases.
     pub leases: u64,
-    /// Connections cut.
+    /// Number of connections that were cut.
     pub cuts: u64,
-    /// Futures dropped before their answer.
+    /// Number of futures that were dropped before their reply.
     pub dropped: u64,
-    /// Times all scripts were flushed.
+    /// Number of times that all scripts were flushed.
     pub flushes: u64,
-    /// Times Redis was killed and started again.
+    /// Number of times that Redis was killed and restarted.
     pub kills: u64,
     /// The duration of the soak, in seconds.
     pub seconds: f64,

@@ -1,4 +1,4 @@
-//! What a case works with: an engine, a clock that the case sets, and short methods for the
+//! The test fixture of a case: an engine, a clock that the case sets, and short methods for the
 //! operations.
 //!
 //! An operation that returns an error ends the case. A case that expects an error calls

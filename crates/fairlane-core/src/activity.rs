@@ -1,13 +1,13 @@
-//! The activity log: the last changes that operators made, with who made them.
+//! The activity log: the latest changes by operators, each with its actor.
 //!
 //! - `activity/entry.rs`: one change. `activity/rows.rs`: what a store keeps.
 //! - `activity/ops/`: the operations.
 //!
-//! The log is beside the capabilities that it is about: the caller records a change after it was
-//! made. Each entry has an id of the caller, so that a record that is repeated, or that grows while a
-//! long request goes on, is one entry. Invariant: there are at most [`ACTIVITY_MAX`] entries, each of
-//! bounded size, and their times increase strictly. Left out on purpose: changes by producers and
-//! workers, which are events.
+//! The log is separate from the capabilities whose changes it records: the caller records a change
+//! after it was made. The caller gives each entry an id, so that a record that is repeated, or that
+//! grows during a long request, stays one entry. Invariant: there are at most [`ACTIVITY_MAX`]
+//! entries, each of bounded size, and their times increase strictly. Left out on purpose: changes
+//! by producers and workers, which are events.
 
 mod entry;
 mod ops;

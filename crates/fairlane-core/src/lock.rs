@@ -3,7 +3,7 @@
 //!
 //! - `lock/name.rs`: names of locks. `lock/state.rs`: one lock with its holders, claims and waiters.
 //! - `lock/grant.rs`: which waiter is next, and whether a newcomer may take the lock.
-//! - `lock/view.rs`: what is shown about a lock. `lock/rows.rs`: what a store keeps.
+//! - `lock/view.rs`: the views of a lock. `lock/rows.rs`: its rows in a store.
 //! - `lock/ops/`: the operations.
 //!
 //! A waiter belongs to a process, and a process keeps all its waiters alive with one command
@@ -43,17 +43,17 @@ use state::Lock;
 #[derive(Debug)]
 pub struct Machine {
     now: Micros,
-    /// The fence given last.
+    /// The fence that was issued last.
     fence: Fence,
     locks: BTreeMap<LockName, Lock>,
     /// The next time at which each lock changes by itself.
     deadlines: BTreeSet<(Micros, LockName)>,
-    /// Until when each process with waiters counts as alive.
+    /// The time until which each process with waiters counts as alive.
     processes: KeyedMap<ProcessId, Micros>,
     /// The processes by the time until which they count as alive.
     processes_until: BTreeSet<(Micros, ProcessId)>,
-    /// By process, waiters that a lock is reserved for, and those that it was granted to and that have
-    /// not renewed it.
+    /// By process, its waiters that a lock is reserved for, and those that were granted a lock and
+    /// have not renewed it yet.
     claims: KeyedMap<ProcessId, BTreeSet<(LockName, LockToken)>>,
     waiters: u64,
     /// Leases that have run out since the last sweep.
@@ -95,8 +95,8 @@ impl Machine {
         }
     }
 
-    /// A fence that was never given before, to any lock: `max(previous + 1, now in µs)`. Locks can
-    /// therefore be forgotten as soon as they are free.
+    /// A fence that was never issued before, for any lock: `max(previous + 1, now in µs)`. Locks
+    /// can therefore be forgotten as soon as they are free.
     fn next_fence(&mut self, now: Micros) -> Fence {
         self.fence = Fence((self.fence.0 + 1).max(now.0));
         self.fence
@@ -115,7 +115,7 @@ impl Machine {
         self.processes.get(process).is_some_and(|until| *until > now)
     }
 
-    /// Whether a process has attended lately, as one that works does.
+    /// Whether a process has attended so recently that it is very probably alive.
     fn is_attentive(&self, process: &ProcessId, now: Micros) -> bool {
         let least = now.plus_ms(LOCK_GRANT_ALIVE_MS);
         self.processes.get(process).is_some_and(|until| *until >= least)

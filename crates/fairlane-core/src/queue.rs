@@ -278,7 +278,7 @@ impl Machine {
         None
     }
 
-    /// Records from now on what commands touch.
+    /// Begins to record the rows that commands touch.
     pub fn record(&mut self) {
         self.jobs.record();
         self.groups.record();

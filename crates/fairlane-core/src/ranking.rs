@@ -3,15 +3,15 @@
 //! - `ranking/settings.rs`: rule, order and windows of a board. `ranking/window.rs`: windows of time.
 //! - `ranking/score.rs`: scores and their order. `ranking/state.rs`: one board.
 //! - `ranking/apply.rs`: how events, cancellations and values change scores.
-//! - `ranking/journal.rs`: rows that have changed, and what is dropped in steps.
-//! - `ranking/view.rs`: what is sent and shown. `ranking/rows.rs`: what a store keeps. `ranking/ops/`:
-//!   the operations.
+//! - `ranking/journal.rs`: rows that have changed, and data that is removed in steps.
+//! - `ranking/view.rs`: what callers send and read. `ranking/rows.rs`: the rows in a store.
+//!   `ranking/ops/`: the operations.
 //!
 //! An event has an id, which a board remembers for its horizon. Invariants: within the horizon, a
-//! board is that of a recount, in whichever order and how often its events and cancellations arrive;
-//! an event beyond the horizon is refused and counted; a sealed window and a closed season do not
-//! change. Left out on purpose: the sums of a source, and jobs that announce a closed season, which
-//! belong to the library.
+//! board equals a recount of its events, however often and in whatever order events and
+//! cancellations arrive; an event beyond the horizon is refused and counted; a sealed window and a
+//! closed season do not change. Left out on purpose: the sums of a source, and jobs that announce a
+//! closed season, which belong to the library.
 
 mod apply;
 mod dump;
@@ -49,7 +49,7 @@ pub struct Machine {
     now: Micros,
     hash_seed: HashSeed,
     boards: BTreeMap<BoardName, Board>,
-    /// The next time at which each board removes something.
+    /// The next time at which each board has windows or events to remove.
     deadlines: BTreeSet<(Micros, BoardName)>,
     /// Whether there ever was a board.
     is_used: bool,
@@ -74,7 +74,7 @@ impl Machine {
         operation.apply(self, &mut Context { now })
     }
 
-    /// Marks a board as changed and enters when it removes something next.
+    /// Marks a board as changed and updates its entry in the deadlines.
     fn store(&mut self, name: &BoardName) {
         self.journal.touch_board(name);
         let (next, before) = match self.boards.get_mut(name) {

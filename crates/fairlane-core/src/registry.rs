@@ -112,7 +112,7 @@ macro_rules! capabilities {
                 }
             }
 
-            /// Records from now on what commands change.
+            /// Begins to record the rows that commands change.
             pub fn record(&mut self) {
                 $(Stored::record(&mut self.$module);)+
             }
@@ -147,7 +147,7 @@ macro_rules! capabilities {
                 Ok((!is_new).then_some(Restored { machine, mended }))
             }
 
-            /// Releases what belonged to the process that had the store open before.
+            /// Releases leases that ended with the process that had the store open before.
             pub fn reopen(&mut self) {
                 $(Machine::reopen(&mut self.$module);)+
             }
@@ -201,7 +201,7 @@ macro_rules! capabilities {
                     $(.chain(<<crate::$module::Machine as Stored>::Changes as ChangeSet>::TABLES.iter().copied()))+
             }
 
-            /// Hands the changes of each table to a store.
+            /// Writes the changes of each table to a store.
             pub fn write_to<S: RowSink>(&self, store: &mut S) -> Result<(), S::Error> {
                 $(self.$module.write_to(store)?;)+
                 Ok(())

@@ -3,7 +3,8 @@
 //! - `room/settings.rs`: limits of a room. `room/state.rs`: one room with its places.
 //! - `room/order.rs`: priority classes, positions, and when a waiter polls again.
 //! - `room/advance.rs`: places that end, waiters that fall silent, and admission.
-//! - `room/view.rs`: what is shown. `room/rows.rs`: what a store keeps. `room/ops/`: the operations.
+//! - `room/view.rs`: views of rooms and places. `room/rows.rs`: the rows in a store. `room/ops/`:
+//!   the operations.
 //!
 //! Every command first brings its room up to date, and every command that frees a place admits the
 //! next waiter in the same step. Invariants: no more than `max_active` places are active, except
@@ -46,7 +47,7 @@ pub struct Machine {
     is_used: bool,
     /// The number of the next row of a place.
     next_row: u64,
-    /// What a store has to write; `None` before recording is enabled.
+    /// The rows that a store has to write; `None` before recording is enabled.
     touched: Option<Touched>,
 }
 

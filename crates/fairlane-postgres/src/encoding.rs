@@ -1,7 +1,8 @@
-//! Payloads and results between the queue, which has bytes, and the database, which has `jsonb`.
+//! Converts payloads and results between the queue, which stores bytes, and the database, which
+//! stores `jsonb`.
 //!
-//! Bytes that `jsonb` cannot hold are stored in base64. `jsonb` keeps the values of JSON, not its
-//! spaces or the order of its keys.
+//! Bytes that `jsonb` cannot hold are stored in base64. `jsonb` preserves JSON values, but not
+//! white space or the order of keys.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,7 +14,7 @@ use serde_json::{Map, Value, json};
 /// The key of a result that is not JSON.
 const RESULT_BASE64: &str = "result_base64";
 
-/// The JSON, if `jsonb` can hold it.
+/// The bytes as JSON, if `jsonb` can store it.
 fn as_json(bytes: &[u8]) -> Option<Value> {
     let text = std::str::from_utf8(bytes).ok()?;
     if text.contains("\\u0000") {
@@ -22,7 +23,7 @@ fn as_json(bytes: &[u8]) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// A job as a row of the outbox holds it. A delay becomes a time, so that it counts from here.
+/// A job in the form of a row of the outbox. A delay becomes a time, so that it counts from now.
 pub(crate) fn job_to_json(new: &NewJob) -> Value {
     let mut job = Map::new();
     let mut set = |key: &str, value: Value| job.insert(key.to_owned(), value);
@@ -52,7 +53,7 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// A result as the mirror holds it; `None` if there is none.
+/// A result in the form that the mirror stores; `None` if there is none.
 pub(crate) fn result_to_json(result: &[u8]) -> Option<String> {
     match as_json(result) {
         _ if result.is_empty() => None,
@@ -61,7 +62,7 @@ pub(crate) fn result_to_json(result: &[u8]) -> Option<String> {
     }
 }
 
-/// The result that the mirror holds, for the queue.
+/// A result of the mirror in the form that the queue stores.
 pub(crate) fn result_from_json(result: Option<&str>) -> Vec<u8> {
     let Some(text) = result else { return Vec::new() };
     let bytes = match serde_json::from_str::<Map<String, Value>>(text) {
@@ -73,12 +74,12 @@ pub(crate) fn result_from_json(result: Option<&str>) -> Vec<u8> {
     bytes.unwrap_or_else(|| text.as_bytes().to_vec())
 }
 
-/// An error as the mirror holds it.
+/// An error in the form that the mirror stores.
 pub(crate) fn error_to_json(code: &str, message: &str) -> Value {
     json!({ "code": without_nul(code), "message": without_nul(message) })
 }
 
-/// PostgreSQL has no zero character in text.
+/// The text without zero characters, which PostgreSQL does not accept.
 pub(crate) fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }

@@ -8,7 +8,7 @@ use crate::error::Error;
 
 /// Most jobs that one statement adds; more are added by several statements.
 pub const ENQUEUE_JOBS_MAX: usize = 500;
-/// Payload bytes of one statement, unless a single payload is larger.
+/// Most payload bytes of one statement, unless a single payload is larger.
 const STATEMENT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Adds a job in this transaction: it exists when the transaction commits, and never if it is
@@ -60,8 +60,8 @@ async fn insert(transaction: &mut PgConnection, job: &str) -> Result<(), Error> 
     Ok(())
 }
 
-/// Whether the application has named statements on this connection, which save a round trip. Behind
-/// an old PgBouncer it cannot have any, and neither may we.
+/// Whether the application uses named statements on this connection. They save a round trip, but do
+/// not work behind an old PgBouncer, so this crate uses them only if the application does.
 fn uses_named_statements(connection: &PgConnection) -> bool {
     connection.cached_statements_size() > 0
 }

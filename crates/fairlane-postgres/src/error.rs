@@ -2,7 +2,7 @@
 
 use sqlx::error::DatabaseError;
 
-/// What went wrong, and what to do about it.
+/// An error of the outbox; its message says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,9 +17,9 @@ pub enum Error {
         "the outbox has step {applied} of its tables, and this version knows {known}; use a newer version"
     )]
     NewerSchema {
-        /// Steps that the database has.
+        /// Number of migration steps that the database has.
         applied: usize,
-        /// Steps that this version knows.
+        /// Number of migration steps that this version knows.
         known: usize,
     },
 }
@@ -50,10 +50,10 @@ fn database_text(error: &sqlx::Error) -> String {
     }
 }
 
-/// What a person can do about an error, by its SQLSTATE.
+/// The remedy for an error, by its SQLSTATE.
 fn cure(error: &dyn DatabaseError) -> Option<&'static str> {
     match error.code()?.as_ref() {
-        // An undefined table or function, also a table that a migration has not yet brought.
+        // An undefined table, function or column: a migration is missing.
         "42P01" | "42883" | "42703" => Some("run `fairlane outbox migrate` for this database"),
         "42501" => Some("grant this role access to the tables fairlane_outbox and fairlane_mirror"),
         "28000" | "28P01" => Some("check the user and password in its address"),

@@ -3,9 +3,9 @@
 //! - `mirror/writer.rs`: writes of concurrent attempts, in batches. `mirror/rows.rs`: the statements.
 //!
 //! Invariant: the database is written before the queue, and only by the youngest lease. A worker
-//! that dies between the two writes leaves an end in the database that the queue lacks; the next
-//! lease finds it and settles the job without running it. So each job ends once in the database,
-//! and none stays running.
+//! that dies between the two writes leaves an end in the database that the queue lacks. If it is a
+//! success, the next lease settles the job without running it; after a failure the job runs again.
+//! So each job succeeds at most once in the database, and none stays running.
 
 pub(crate) mod rows;
 mod writer;
@@ -30,11 +30,11 @@ use writer::{Refused, Write, Writer, Written};
 
 /// How long a write may still take after its attempt was requested to stop.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Attempts whose new state in the queue is still to be read. Further ones are left to the
+/// Most attempts whose new state in the queue waits to be read. Further ones are left to the
 /// reconciler.
 const SYNCS_MAX: usize = 10_000;
 
-/// A job as the database has it.
+/// A job in the mirror.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MirroredJob {
     /// Its group.
@@ -96,13 +96,13 @@ pub(crate) fn attach(pool: PgPool, worker: Worker, fairlane: &Fairlane) -> Worke
             && !matches!(outcome, Outcome::Done { .. } | Outcome::Failed(_))
             && type_id.unescaped() != CALLBACK_TYPE
         {
-            // The reconciler reads what does not fit.
+            // If the channel is full, the reconciler repairs the state later.
             let _ = syncs.try_send(job.clone());
         }
     })
 }
 
-/// Around every attempt: RUNNING before it, its end after it.
+/// The middleware around every attempt: writes RUNNING before it, and its end after it.
 struct Layer {
     writer: Arc<Writer>,
 }
@@ -137,14 +137,14 @@ impl Middleware for Layer {
 
 /// Why nothing was written.
 enum NotWritten {
-    /// The database refuses it.
+    /// The database refused the write.
     Refused(Refused),
     /// The attempt must stop, and the database does not reply.
     Stopped,
 }
 
 impl Layer {
-    /// Writes, and waits for a database that does not reply as long as the attempt may go on.
+    /// Writes to the database, and waits for it while the attempt may continue.
     async fn write(&self, job: &Context, write: Write) -> Result<Written, NotWritten> {
         let stopped = async {
             job.cancelled().await;
@@ -167,7 +167,7 @@ fn begin_row(job: &Context) -> BeginRow {
     }
 }
 
-/// The end of a job in the database; `None` if this outcome may not be the end.
+/// The row for the end of a job; `None` if the job may continue after this outcome.
 fn end_row(job: &Context, outcome: &Outcome) -> Option<StateRow> {
     let (status, result, error) = match outcome {
         Outcome::Done { result } => (Status::Succeeded, result_to_json(result), None),
@@ -181,7 +181,7 @@ fn end_row(job: &Context, outcome: &Outcome) -> Option<StateRow> {
     Some(StateRow { job, job_type, fence, attempts, status, result, error })
 }
 
-/// A result that the queue would not store is a failure in both.
+/// Turns a result that is too large for the queue into a failure, so that queue and database agree.
 fn bounded(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Done { result } if result.len() > NOTE_BYTES_MAX => Outcome::failed(
@@ -193,14 +193,14 @@ fn bounded(outcome: Outcome) -> Outcome {
     }
 }
 
-/// Reads what became of attempts that did not end their jobs: the queue decides whether a job is
-/// retried or dead.
+/// Copies the state of jobs after attempts that did not end them: the queue decides whether a job
+/// is retried or dead.
 async fn sync_all(engine: Arc<dyn Engine>, writer: Arc<Writer>, mut requests: mpsc::Receiver<JobRef>) {
     while let Some(job) = requests.recv().await {
         match engine.call(InspectJob { job: job.clone() }).await {
             Ok(Some(view)) => {
                 if let Some(row) = StateRow::of_view(&view) {
-                    // The reconciler repairs what is not written here.
+                    // If the write fails, the reconciler repairs the state later.
                     let _ = writer.write(Write::State(row)).await;
                 }
             }

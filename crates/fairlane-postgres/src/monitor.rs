@@ -1,4 +1,4 @@
-//! The state of an outbox for a dashboard, which reads it again and again.
+//! The state of an outbox for a dashboard, which polls it.
 //!
 //! Invariant: a reading takes one connection and a bounded time of the database, however many jobs
 //! there are. A connection whose reading fails, or is dropped before its end, is not used again.
@@ -22,7 +22,7 @@ const MESSAGE_CHARS_MAX: i32 = 500;
 /// Longest payload that is read, in characters.
 const PAYLOAD_CHARS_MAX: i32 = 1000;
 
-/// A reading changes nothing, and the database gives it up after three seconds.
+/// Makes a reading read-only, and cancels its statements after three seconds.
 const BOUNDS: &str = "SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = 3000";
 
 const COUNTS: &str = "\
@@ -70,7 +70,7 @@ impl OutboxMonitor {
                     return Ok(view);
                 }
                 Err(error) if is_timeout(&error) => return Err(error),
-                // The connection may have died since the last reading.
+                // The connection may have been lost since the last reading, so it is tried again.
                 Err(_) => {}
             }
         }
@@ -109,7 +109,7 @@ async fn read(connection: &mut PgConnection) -> Result<OutboxView, Error> {
     })
 }
 
-/// Whether the database gave up a statement that took too long.
+/// Whether the database cancelled a statement that took too long.
 fn is_timeout(error: &Error) -> bool {
     let Error::Database(sqlx::Error::Database(database)) = error else { return false };
     database.code().is_some_and(|code| code == "57014")

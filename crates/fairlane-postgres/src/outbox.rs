@@ -45,8 +45,8 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Connects to the database at an address such as `postgres://user@host/database`. The address
-    /// may be that of a PgBouncer in transaction mode.
+    /// Connects to the database at an address such as `postgres://user@host/database`, or to a
+    /// PgBouncer in transaction mode.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let (options, connect) = options(url)?;
         Ok(Self::from_pool(options.connect_with(connect).await?))
@@ -70,7 +70,7 @@ impl Outbox {
         Self { notify, ..self }
     }
 
-    /// The connections.
+    /// The pool of connections.
     pub fn pool(&self) -> &PgPool {
         &self.pool
     }
@@ -106,9 +106,9 @@ impl Outbox {
 
     /// Adds the mirror to a worker: the state of each of its jobs is kept in the database.
     ///
-    /// A job that has ended in the database is settled without being run. An end is written to the
-    /// database before it is settled in the queue, and only by the youngest lease. While the
-    /// database does not reply, attempts wait, and are handed back when they time out.
+    /// A job that has succeeded in the database is settled without being run. An end is written to
+    /// the database before it is settled in the queue, and only by the youngest lease. While the
+    /// database does not reply, attempts wait, and their jobs are released when they time out.
     pub fn mirror(&self, worker: Worker, fairlane: &Fairlane) -> Worker {
         mirror::attach(self.pool.clone(), worker, fairlane)
     }
@@ -145,7 +145,8 @@ impl Outbox {
 
 fn options(url: &str) -> Result<(PgPoolOptions, PgConnectOptions), Error> {
     let pool = PgPoolOptions::new().max_connections(CONNECTIONS_MAX).acquire_timeout(ACQUIRE_TIMEOUT);
-    // A connection that has died is found by its first statement, which is repeated.
+    // Connections are not tested before use: if one is broken, its first statement fails and is
+    // repeated.
     Ok((pool.test_before_acquire(false), connect_options(url)?))
 }
 

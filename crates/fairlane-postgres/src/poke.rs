@@ -1,8 +1,8 @@
 //! Notifies relays of commits.
 //!
-//! A transaction with a NOTIFY takes a lock that all such transactions share, from before its commit
-//! to after it, which serialises the commits of all producers. So it is sent after the commit, on a
-//! connection of its own, and many commits share one.
+//! A transaction with a NOTIFY takes a lock that all such transactions share, from before its
+//! commit to after it, which serialises the commits of all producers. So the NOTIFY is sent after
+//! the commit, on a connection of its own, and many commits share one.
 
 use std::time::Duration;
 
@@ -22,14 +22,16 @@ pub(crate) struct Poker {
 }
 
 impl Poker {
-    /// Starts the task, which connects when it sends its first message and ends with its value.
+    /// Starts the task. It connects when it sends its first message, and ends when this value is
+    /// dropped.
     pub fn start(options: PgConnectOptions) -> Self {
         let (wanted, requests) = mpsc::channel(1);
         tokio::spawn(send(options, requests));
         Self { wanted }
     }
 
-    /// Requests a message. One that is requested already covers this request as well.
+    /// Requests a message. A message that is already requested and not yet sent covers this request
+    /// too.
     pub fn poke(&self) {
         let _ = self.wanted.try_send(());
     }

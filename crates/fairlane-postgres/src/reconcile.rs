@@ -2,7 +2,7 @@
 //!
 //! The queue may have lost jobs: a Redis without persistence was restarted or flushed. It may also
 //! have ended jobs that no worker ended: cancelled ones, and those that lost too many leases. One
-//! process at a time compares; its transaction takes no lock on rows while it asks the queue.
+//! process at a time compares; its transaction locks no rows while it queries the queue.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,16 +23,16 @@ use crate::sql::{LOCKS, sql};
 
 /// The lock of reconcilers among the advisory locks of the outbox.
 const RECONCILE_LOCK: i32 = -2;
-/// Jobs that are compared in one transaction.
+/// Number of jobs that are compared in one transaction.
 const PAGE_ROWS: i64 = 200;
-/// Jobs that the queue is asked about at a time.
+/// Number of jobs that are read from the queue concurrently.
 const INSPECTIONS_AT_ONCE: usize = 16;
-/// The pause after each job that is as it should be, so that a sweep over many does not load the
-/// queue.
+/// The pause per job after a page without differences, so that a pass over many jobs does not load
+/// the queue.
 const PAUSE_PER_JOB: Duration = Duration::from_micros(500);
-/// Ended jobs that one statement removes.
+/// Number of ended jobs that one statement removes.
 const REMOVED_ROWS: i64 = 1000;
-/// Most such statements of one sweep.
+/// Most such statements in one pass.
 const REMOVALS_MAX: usize = 100;
 
 /// How the mirror and the queue are compared.
@@ -50,20 +50,21 @@ impl Default for ReconcileSettings {
     }
 }
 
-/// What a reconciler did.
+/// The result of a reconciliation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ReconcileReport {
     /// Open jobs that were compared.
     pub checked: u64,
-    /// Jobs that the queue had lost, and got again.
+    /// Jobs that the queue had lost, and that were enqueued again.
     pub refilled: u64,
     /// Jobs that the queue has no room for at the moment.
     pub refused: u64,
     /// Jobs whose end was copied from the queue.
     pub ended: u64,
-    /// Jobs that wait again in the queue, and ran according to the mirror.
+    /// Jobs that wait in the queue, but were running according to the mirror.
     pub requeued: u64,
-    /// Jobs that are in neither: they were enqueued past the outbox. They are marked as failed.
+    /// Jobs that the queue has lost and that cannot be enqueued again, mostly because they did not
+    /// come through the outbox. They are marked as failed.
     pub lost: u64,
     /// Ended jobs that were removed after their retention.
     pub removed: u64,
@@ -92,7 +93,8 @@ impl fmt::Display for ReconcileReport {
     }
 }
 
-/// A page is short, whatever its estimated cost; compiling its statement would take a second.
+/// Takes the lock, and disables JIT compilation, which would take a second: a page is short
+/// whatever its estimated cost.
 const LOCK: &str = "\
 SELECT pg_try_advisory_xact_lock($1, $2) AS locked, set_config('jit', 'off', true)";
 
@@ -170,7 +172,7 @@ impl Reconciler {
         let page = sql(PAGE).bind(after).bind(stale_after).bind(PAGE_ROWS);
         let rows = page.fetch_all(&mut *transaction).await?;
         let Some(last) = rows.last().map(|row| row.get("number")) else {
-            // A transaction that is dropped would keep the lock for a moment.
+            // A dropped transaction is rolled back later, and would hold the lock until then.
             transaction.rollback().await?;
             return Ok(None);
         };
@@ -202,7 +204,7 @@ impl Reconciler {
         }
     }
 
-    /// Repairs what differs; returns how many jobs did.
+    /// Repairs jobs that differ, and returns how many differed.
     async fn repair(
         &self,
         transaction: &mut PgConnection,
@@ -270,7 +272,8 @@ impl Reconciler {
     }
 }
 
-/// A row with names that the queue accepts; others never were in it.
+/// The open job of a row; `None` if the queue would not accept its names, so that it was never
+/// there.
 fn open(row: &PgRow) -> Option<Open> {
     let (group, id): (String, String) = (row.get("group_id"), row.get("id"));
     Some(Open {
@@ -285,7 +288,7 @@ fn open(row: &PgRow) -> Option<Open> {
 }
 
 impl Open {
-    /// The job to enqueue again; `None` if the mirror does not have it.
+    /// The job to enqueue again; `None` if the mirror does not have its definition.
     async fn refill(&self) -> Option<Result<NewJob, String>> {
         let body = self.body.as_ref()?;
         Some(parse(&self.job.group.to_string(), body, || self.job.id.to_string()).await)

@@ -3,9 +3,9 @@
 //! - `relay/batch.rs`: reads rows of a shard in the order of commits, and moves them to the mirror.
 //! - `relay/send.rs`: enqueues them. `relay/listener.rs`: receives notifications of commits.
 //!
-//! Invariant: a row leaves the outbox in the transaction after the queue has taken its job. A relay
-//! that dies in between repeats the enqueue, which changes nothing, since jobs have ids. Any number
-//! of relays may run: a shard belongs to one of them for one transaction.
+//! Invariant: a row leaves the outbox only after the queue has accepted its job. A relay that dies
+//! in between repeats the enqueue, which changes nothing, since jobs have ids. Any number of relays
+//! may run: a shard belongs to one of them for one transaction.
 
 mod batch;
 mod listener;
@@ -31,24 +31,24 @@ use listener::Listener;
 
 /// The channel of notifications of commits.
 pub(crate) const CHANNEL: &str = "fairlane_outbox";
-/// Notifies relays. A transaction that does nothing else does not wait for the disk.
+/// The statement that notifies relays. A transaction with nothing else does not wait for the disk.
 pub(crate) const NOTIFY: &str = "NOTIFY fairlane_outbox";
 
 /// The shortest pause of a relay without work.
 const POLL_MIN: Duration = Duration::from_millis(50);
 /// The longest pause of a relay without work.
 const POLL_MAX: Duration = Duration::from_secs(1);
-/// The first pause while rows wait for an open transaction, which is short as a rule.
+/// The first pause while rows wait for an open transaction; most transactions are short.
 const HELD_POLL_MIN: Duration = Duration::from_millis(2);
-/// The number after which the first shard is claimed.
+/// The shard number with which a pass begins; it claims shards above it.
 const FIRST: i16 = -1;
-/// Shards that one relay works on at a time.
+/// Number of shards that one relay works on concurrently.
 const SHARDS_AT_ONCE: usize = 4;
 /// How often the gauges are updated.
 const GAUGES_INTERVAL: Duration = Duration::from_secs(5);
-/// Most groups that are known to be full; the rows of further ones are tried with every pass.
+/// Most groups that are remembered as full; the rows of further ones are tried in every pass.
 const FULL_GROUPS_MAX: usize = 1000;
-/// How long the relay waits for a group or queue that is full, whatever the queue asks for.
+/// The longest wait for a full group or queue, even if the queue suggests a longer delay.
 const FULL_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The order in which a relay passes rows on.
@@ -72,7 +72,7 @@ pub struct RelaySettings {
     pub listen_url: Option<String>,
     /// How often the queue and the mirror are compared; `None` for never.
     pub reconcile_interval: Option<Duration>,
-    /// How they are compared.
+    /// The settings of this comparison.
     pub reconcile: ReconcileSettings,
 }
 
@@ -87,12 +87,12 @@ impl Default for RelaySettings {
     }
 }
 
-/// What one pass over the outbox did.
+/// The result of one pass over the outbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Relayed {
     /// Rows whose jobs are in the queue.
     pub passed: u64,
-    /// Rows that can never be enqueued: the mirror has them as failed.
+    /// Rows that can never be enqueued; the mirror marks them as failed.
     pub failed: u64,
     /// Rows of groups that are full; they stay in the outbox.
     pub kept: u64,
@@ -121,14 +121,14 @@ pub struct Relay {
 
 struct Shared {
     pool: PgPool,
-    /// The connections of batches.
+    /// The connections that batches use.
     warm: Arc<WarmConnections>,
     fairlane: Fairlane,
     order: Order,
     full: Mutex<FullGroups>,
 }
 
-/// What is full, and until when it is not tried again.
+/// The groups that are full, and whether the queue is, each with the time of the next try.
 #[derive(Default)]
 struct FullGroups {
     queue_until: Option<Instant>,
@@ -177,7 +177,7 @@ impl Relay {
         }
     }
 
-    /// Passes every row on that can be passed on now.
+    /// Passes on all rows that can be passed on now.
     pub async fn drain(&self) -> Result<Relayed, Error> {
         let mut all = Relayed::default();
         loop {
@@ -218,7 +218,7 @@ impl Relay {
         }
     }
 
-    /// Counts and logs a failure; an error if it is one that waiting does not cure.
+    /// Counts and logs a failure; returns it as an error if a retry would not help.
     async fn report_failure(&self, error: &Error) -> Result<(), Error> {
         let cause = if matches!(error, Error::Database(_)) { "database" } else { "queue" };
         metrics::counter!(names::FAILURES, "cause" => cause).increment(1);
@@ -234,7 +234,8 @@ impl Relay {
         }
     }
 
-    /// One pass: a batch of every shard that has rows, and further ones while a batch was full.
+    /// One pass: a batch of every shard that has rows, and further batches of shards whose batch
+    /// was full.
     pub(crate) async fn pass(&self) -> Result<Relayed, Error> {
         let mut all = Relayed::default();
         if self.shared.full().is_queue_full() {

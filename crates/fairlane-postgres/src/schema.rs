@@ -1,4 +1,4 @@
-//! The tables of the outbox, made and upgraded step by step.
+//! Creates and upgrades the tables of the outbox, step by step.
 //!
 //! A step runs in one transaction under a lock that ends with it, so that it works behind PgBouncer
 //! and any number of processes may migrate concurrently. Steps are never changed, only added.
@@ -17,7 +17,7 @@ const STEPS: [&str; 5] = [
     include_str!("schema/005_steady_plans.sql"),
 ];
 
-/// The lock of migrations among the advisory locks of the outbox.
+/// The number of the migration lock among the advisory locks of the outbox.
 const MIGRATION_LOCK: i32 = -1;
 
 /// Brings the tables up to date; returns the number of steps that were missing.

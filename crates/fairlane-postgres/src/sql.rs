@@ -3,8 +3,9 @@
 //! Statements have no names, and each runs between BEGIN and COMMIT or is a simple query. So they
 //! work behind a PgBouncer in transaction mode, which gives each transaction another connection.
 //!
-//! A statement with arguments takes two round trips, because its types are asked for first. What a
-//! job waits for is a simple query, with its arguments as JSON in the text of the statement.
+//! A statement with arguments takes two round trips, because the client first requests its types.
+//! Statements on the path of a job are therefore simple queries, with their arguments as JSON in
+//! the text.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -39,16 +40,17 @@ pub(crate) fn json_literal(value: &Value) -> String {
     literal + "', 'hex'), 'UTF8')::jsonb"
 }
 
-/// Connections on which the same few statements run, the one that was used last first: the process
-/// of that one has their plans and pages at hand. They are taken out of a pool for good. A pool uses
-/// its connections in turns, and makes a round trip on each after its use to see that it is alive.
+/// Connections on which the same few statements run. The most recently used one is reused first,
+/// because its server process has plans and pages cached. They are detached from the pool, which
+/// would use its connections in turns and make an extra round trip after each use to check that
+/// they are alive.
 pub(crate) struct WarmConnections {
     pool: PgPool,
     idle: Mutex<Vec<PgConnection>>,
 }
 
 impl WarmConnections {
-    /// No connections yet; they come from this pool.
+    /// No connections yet; they are taken from this pool.
     pub fn new(pool: PgPool) -> Arc<Self> {
         Arc::new(Self { pool, idle: Mutex::default() })
     }
@@ -79,8 +81,8 @@ impl WarmConnections {
     }
 }
 
-/// A transaction whose first statement goes out with its BEGIN, and whose last one with its COMMIT.
-/// When it is dropped before its end, its connection is closed, which rolls it back.
+/// A transaction that sends its first statement together with BEGIN, and its last one together with
+/// COMMIT. If it is dropped before its end, its connection is closed, which rolls it back.
 pub(crate) struct BareTransaction {
     warm: Arc<WarmConnections>,
     connection: PgConnection,
@@ -108,7 +110,7 @@ impl BareTransaction {
     async fn run(&mut self, statements: String) -> Result<Vec<PgRow>, Error> {
         let ran = sqlx::raw_sql(AssertSqlSafe(statements)).fetch_all(&mut self.connection).await;
         if ran.is_err() {
-            // A server that has ended one connection may have ended the others.
+            // If the server has closed this connection, it may have closed the others too.
             self.warm.idle().clear();
         }
         Ok(ran?)

@@ -10,9 +10,9 @@ use sqlx::{PgConnection, PgPool, Row};
 use crate::error::Error;
 use crate::sql::{SHARDS, sql};
 
-/// Rows are counted up to this number.
+/// Counting of rows stops at this number.
 pub(crate) const COUNTED_MAX: i64 = OUTBOX_COUNTED_MAX as i64;
-/// Most transactions that are named.
+/// Most transactions that are listed.
 const HOLDERS_MAX: i64 = 10;
 /// Longest query text that is shown, in characters.
 const QUERY_CHARS_MAX: i32 = 200;

@@ -174,8 +174,8 @@ impl Verb {
 /// Every route that requires a key.
 pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(crate::api::guarded_routes);
 
-/// Routes that require a key, each declared once: its handler has method and path, and the call
-/// that adds it the rest.
+/// Routes that require a key, each declared once: its handler gives method and path, and the call
+/// that adds it gives permission, scope and pace.
 #[derive(Default)]
 pub(crate) struct Routes {
     pub router: OpenApiRouter<Shared>,

@@ -47,7 +47,7 @@ pub struct App {
     pub(crate) live: Arc<Live>,
     /// The engine of workers in this process: it feeds the event streams and charges no quota.
     pub(crate) worker_engine: Arc<dyn Engine>,
-    /// What pages show beside what the engine replies.
+    /// State of the dashboard that does not come from the engine.
     pub(crate) dashboard: Dashboard,
     /// Cancelled when the server stops: long polls and streams then end.
     pub stopping: CancellationToken,
@@ -115,7 +115,7 @@ impl App {
         self.fairlane.engine()
     }
 
-    /// A place as it is shown, with a pass if it is active.
+    /// The view of a place, with a pass if it is active.
     pub(crate) fn place_view(&self, room: &RoomName, status: PlaceStatus) -> PlaceView {
         Passes::view(self.passes.as_ref(), room, status)
     }
@@ -130,7 +130,7 @@ impl App {
         if caller.groups.is_none() { Ok(true) } else { self.exists(name).await }
     }
 
-    /// Those of the types that do not exist; none if the engine does not reply.
+    /// The types among these that do not exist; none if the engine does not reply.
     pub(crate) async fn unknown_types(&self, types: Vec<TypeId>) -> Vec<TypeId> {
         let mut unknown = Vec::new();
         for name in types {

@@ -3,8 +3,8 @@
 //! Invariant: no more than `bodies_bytes_max` is allocated for them, except for the first
 //! [`FREE_BYTES`] of each, so that small requests pass however slowly others send large ones. One
 //! key has a share of the memory, so that its large bodies do not keep out those of others. A body
-//! takes memory as it arrives, not by its Content-Length, and holds it until the response is ready,
-//! as long as values parsed out of it may live.
+//! takes memory as it arrives, not according to its Content-Length. It holds the memory until the
+//! response is ready, because values parsed from it may live that long.
 //!
 //! - `bodies/drain_body.rs`: the rest of a body that no handler reads.
 
@@ -25,8 +25,8 @@ use drain_body::DrainBody;
 
 /// Bytes of a body that take no memory from the budget: about what a connection reads ahead anyway.
 pub(crate) const FREE_BYTES: usize = 16 * 1024;
-/// How much larger a body's memory becomes when it is full. Growing means copying on a thread that
-/// serves other requests, so large bodies grow in few steps.
+/// The factor by which a body's memory grows when it is full. Growing copies the body on a thread
+/// that serves other requests, so large bodies grow in few steps.
 const GROWTH: usize = 4;
 /// Memory is counted in blocks of this many bytes.
 const BLOCK_BYTES: usize = 1024;
@@ -97,7 +97,7 @@ impl Bodies {
     /// The memory of this request's body, which has at most `bytes_max`; nothing is taken yet.
     pub fn memory(&self, request: &Request, bytes_max: usize) -> BodyMemory {
         let taken = request.extensions().get::<Taken>().cloned().unwrap_or_default();
-        // The Content-Length bounds what the body may take, but takes nothing by itself.
+        // The Content-Length limits the memory of the body, but reserves none.
         let claimed = request.body().size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
         BodyMemory { blocks: self.0.clone(), taken, bytes_max: claimed.unwrap_or(bytes_max).min(bytes_max) }
     }

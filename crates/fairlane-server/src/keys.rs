@@ -79,7 +79,7 @@ impl Presented {
         let ended = self.key.ended.cancelled();
         match until {
             Some(left) => {
-                // It has ended either way.
+                // The key has ended whether the timeout passed or not.
                 let _ = tokio::time::timeout(left, ended).await;
             }
             None => ended.await,

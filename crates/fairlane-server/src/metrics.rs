@@ -41,7 +41,7 @@ pub const ENGINE_UP: &str = "fairlane_engine_up";
 /// All metrics of the server itself.
 pub const NAMES: [&str; 6] = [REQUESTS, PROBLEMS, REQUEST_SECONDS, CONNECTIONS, HELD, ENGINE_UP];
 
-/// How often the recorder sorts observations into their buckets.
+/// The interval at which the recorder sorts observations into their buckets.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Installs the recorder of this process. Call it before an engine is opened: an engine opened
@@ -103,7 +103,7 @@ pub(crate) async fn upkeep() {
 /// The metrics of one server.
 pub struct Metrics {
     routes: Vec<RouteMetrics>,
-    /// By the index of their kind in [`ProblemKind::ALL`].
+    /// The metrics of each kind of problem, by its index in [`ProblemKind::ALL`].
     problems: Vec<ProblemMetrics>,
     scrape: Mutex<Scrape>,
 }
@@ -113,7 +113,7 @@ pub struct Metrics {
 #[derive(Default)]
 struct RouteMetrics {
     seconds: OnceLock<Histogram>,
-    /// By the first digit of the status.
+    /// The responses by the first digit of their status.
     responses: [OnceLock<Counter>; 5],
 }
 

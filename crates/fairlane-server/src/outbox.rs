@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::access::{Caller, Permission};
 
-/// How long a reading is used.
+/// How long a reading is reused.
 const USED_FOR: Duration = Duration::from_secs(2);
 /// How long a reading may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
@@ -124,7 +124,7 @@ impl State {
 }
 
 async fn read(source: Arc<dyn OutboxSource>, state: watch::Sender<State>) {
-    // In a task of its own, so that a panic ends the reading and not all readings.
+    // In its own task, so that a panic ends this reading but not the later ones.
     let reading = tokio::spawn(async move { timeout(READ_TIMEOUT, source.read()).await });
     let result = match reading.await {
         Ok(Ok(result)) => result,
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// A source that counts its readings; each takes a while.
+    /// A source that counts its readings, each of which takes some time.
     struct Slow {
         takes: Duration,
         readings: Arc<AtomicUsize>,

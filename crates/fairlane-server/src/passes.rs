@@ -95,7 +95,7 @@ impl PassKeyFile {
         self.write(keys)
     }
 
-    /// Adds a new key, which signs from then on.
+    /// Adds a new key, which signs after the delay.
     pub fn rotate(&self, delay: Duration) -> Result<PassKeys, PassFileError> {
         let from = now_secs().saturating_add(delay.as_secs());
         let keys = self.read()?.rotate(from).map_err(|reason| self.invalid(reason))?;
@@ -108,7 +108,7 @@ impl PassKeyFile {
         self.write(keys)
     }
 
-    /// Readers see the old or the new content.
+    /// Replaces the file atomically: readers see either the old or the new content.
     fn write(&self, keys: PassKeys) -> Result<PassKeys, PassFileError> {
         let written = || {
             let mut new = self.path.as_os_str().to_owned();
@@ -189,7 +189,7 @@ impl Passes {
         }
     }
 
-    /// The place as it is shown, with a pass if it is active.
+    /// The view of a place, with a pass if it is active.
     pub fn view(passes: Option<&Arc<Self>>, room: &RoomName, status: PlaceStatus) -> PlaceView {
         let pass = passes.and_then(|passes| passes.keys().issue(room, &status.place, passes.options));
         let mut view = PlaceView::from(status);
@@ -210,7 +210,7 @@ pub(crate) fn now_secs() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// The published keys; they need no key of the API.
+/// The route of the published keys, which requires no API key.
 pub(crate) fn routes() -> Router<Shared> {
     Router::new().route("/rooms/jwks.json", get(show_keys))
 }

@@ -1,5 +1,5 @@
-//! Quotas: what a request costs beyond itself, so that a batch, a list or a stream costs its key
-//! more than a single job.
+//! Quotas: the cost of the work that a request causes, so that a batch, a list or a stream costs
+//! its key more than a single job.
 //!
 //! - `quota/gcra.rs`: the rate limiter of a key.
 //!
@@ -36,7 +36,7 @@ tokio::task_local! {
     static REQUEST_QUOTA: RequestQuota;
 }
 
-/// What all requests of one key share.
+/// The quota that all requests of one key share.
 pub(crate) struct KeyQuota {
     gcra: Gcra,
     /// Held while a large body is parsed: parsing occupies a processor, so a key parses one at a
@@ -107,13 +107,14 @@ impl RequestQuota {
     }
 }
 
-/// Charges the request for work worth so many jobs, and returns how long it has to wait before
-/// that.
+/// Charges the request for work worth this many jobs, and returns how long it must wait before the
+/// work.
 pub(crate) fn charge(jobs: u64) -> Duration {
     REQUEST_QUOTA.try_with(|quota| quota.charge(jobs)).unwrap_or_default()
 }
 
-/// Charges the request for work worth so many jobs, and waits, but not longer than the server runs.
+/// Charges the request for work worth this many jobs, and waits until it may proceed or the server
+/// stops.
 pub(crate) async fn charge_and_wait(jobs: u64, stopping: &CancellationToken) {
     let wait = charge(jobs);
     if !wait.is_zero() {
@@ -121,7 +122,7 @@ pub(crate) async fn charge_and_wait(jobs: u64, stopping: &CancellationToken) {
     }
 }
 
-/// Lets the key parse another large body: that of this request is parsed.
+/// Releases the key's permit to parse a large body, because that of this request is parsed.
 pub(crate) fn end_parsing() {
     let _ = REQUEST_QUOTA.try_with(|quota| quota.parsing.take());
 }
@@ -150,7 +151,7 @@ pub(crate) async fn charge_body(bytes: usize, stopping: &CancellationToken) {
     let _ = REQUEST_QUOTA.try_with(|quota| quota.parsing.set(permit));
 }
 
-/// Counts the bytes and lines of a stream that have come and are not charged yet.
+/// Counts the bytes and lines of a stream that have arrived and are not charged yet.
 #[derive(Default)]
 pub(crate) struct StreamMeter {
     bytes: usize,

@@ -153,7 +153,7 @@ mod tests {
         while let Some(stream) = burst.join_next().await {
             connected.push(stream.unwrap().unwrap());
         }
-        // None of the connections above was accepted so far.
+        // None of the connections above has been accepted yet.
         for _ in &connected {
             let accepted = tokio::time::timeout(Duration::from_secs(30), listener.accept()).await;
             accepted.expect("every handshake is complete").unwrap();

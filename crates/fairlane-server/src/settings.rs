@@ -70,7 +70,7 @@ pub struct ServerSettings {
     pub session_secret: Option<SessionSecret>,
     /// The file with the keys that sign passes of waiting rooms; without one the server issues none.
     pub pass_keys: Option<PathBuf>,
-    /// How long a pass lasts at most; the next poll renews it.
+    /// The longest validity of a pass; the next poll renews it.
     pub pass_ttl: Duration,
     /// The waiting pages by their rooms; a room without one has no public page.
     pub waiting_pages: BTreeMap<RoomName, WaitingPage>,

@@ -1,11 +1,11 @@
-//! The dashboard: pages that are rendered here, for people who look after a queue.
+//! The dashboard: pages for operators, rendered on the server.
 //!
 //! - `ui/page.rs`: the frame of every page, errors and sign-in. `ui/format.rs`: numbers, times and
-//!   links. `ui/chart.rs`: pictures. `ui/form.rs`: what forms send.
+//!   links. `ui/chart.rs`: charts. `ui/form.rs`: the fields of forms.
 //! - `ui/asset.rs`: the style sheet and the script. `ui/share.rs`: requests that share one rendering.
-//! - `ui/history.rs`: the last hour. `ui/type_history.rs`: that of the downstreams.
-//!   `ui/largest.rs`: the groups with the most unfinished jobs. `ui/activity.rs`: the activity log.
-//!   `ui/preview.rs`: what a change would do.
+//! - `ui/history.rs`: the last hour of the queue. `ui/type_history.rs`: the last hour of the
+//!   downstreams. `ui/largest.rs`: the groups with the most unfinished jobs. `ui/activity.rs`: the
+//!   activity log. `ui/preview.rs`: the effect of a change before it is made.
 //! - One file per page: `overview`, `served`, `customers`, `customer`, `jobs`, `job`, `dead`, `bulks`,
 //!   `bulk`, `types`, `workers`, `locks`, `rooms`, `rankings`, `outbox`, `audit`.
 //!
@@ -63,7 +63,7 @@ use preview::Previews;
 use share::SharedPages;
 use type_history::TypeHistory;
 
-/// What pages show beside what the engine replies.
+/// State of the dashboard that does not come from the engine.
 #[derive(Default)]
 pub(crate) struct Dashboard {
     history: History,
@@ -163,8 +163,7 @@ pub(crate) fn open_routes() -> Router<Shared> {
         .route("/assets/{name}", get(asset::serve))
 }
 
-/// A form that was answered with an error leaves its path in the address bar; reloading it leads
-/// here.
+/// After an error response the path of a form stays in the address bar; reloading it leads here.
 async fn to_overview(_: HeaderMap) -> Response {
     page::see_other("./")
 }

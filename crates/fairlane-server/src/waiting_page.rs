@@ -1,13 +1,13 @@
 //! The public page of a waiting room: visitors see their position, and are sent on when it is their
 //! turn.
 //!
-//! - `waiting_page/brand.rs`: what an operator configures. `waiting_page/return_url.rs`: where
+//! - `waiting_page/brand.rs`: the configuration by an operator. `waiting_page/return_url.rs`: where
 //!   visitors are sent. `waiting_page/render.rs`: the HTML. `waiting_page/words.rs`: its sentences.
 //!
-//! A visitor is a random cookie that scripts cannot read, and its user in the room is a hash of it:
-//! users are published in draws and passes, cookies are not. A visitor joins only with a cookie that
-//! came back, so that a browser without cookies does not take a new place with every refresh.
-//! Joining is idempotent, so every refresh is a poll. The page works without scripts.
+//! A visitor is identified by a random cookie that scripts cannot read. Its user id in the room is
+//! a hash of the cookie, because draws and passes publish user ids. A visitor joins only with a
+//! cookie that came back, so that a browser without cookies does not take a new place with every
+//! refresh. Joining is idempotent, so every refresh is a poll. The page works without scripts.
 //!
 //! Invariant: only rooms with a configured page are reachable, visitors are sent to configured
 //! addresses only, and they take at most half of the server's requests.
@@ -42,11 +42,11 @@ use render::Screen;
 
 /// The cookie of a visitor.
 const COOKIE: &str = "fairlane_visitor";
-/// Digits of the cookie, and of the user that follows from it.
+/// Number of hexadecimal digits of the cookie, and of the user id derived from it.
 const VISITOR_DIGITS: usize = 32;
 /// How long a browser keeps the cookie, in seconds.
 const COOKIE_SECS: u32 = 24 * 60 * 60;
-/// Seconds after which a page is loaded again when the server cannot say.
+/// Seconds until a page is reloaded if the room does not determine it.
 const RETRY_SECS: u64 = 15;
 
 pub(crate) fn routes() -> Router<Shared> {
@@ -67,7 +67,7 @@ struct Visit {
     /// Where the visitor wants to go.
     #[serde(rename = "return")]
     return_to: Option<String>,
-    /// Whether the visitor was asked to send its cookie back.
+    /// Present if the server has set the cookie and redirected the visitor.
     checked: Option<String>,
 }
 
@@ -94,12 +94,13 @@ impl Visitor {
         found.next().map(|value| Self { cookie: value.to_owned() })
     }
 
-    /// The visitor in the room, in draws and in passes.
+    /// The user id of the visitor in the room, in draws and in passes.
     fn user(&self) -> String {
         hex(&Sha256::digest(self.cookie.as_bytes())[..VISITOR_DIGITS / 2])
     }
 
-    /// Behind a proxy with TLS the cookie stays on encrypted connections.
+    /// The `Set-Cookie` header. Behind a proxy with TLS the cookie is limited to encrypted
+    /// connections.
     fn set_cookie(&self, headers: &HeaderMap) -> String {
         let is_encrypted = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
         let secure = if is_encrypted { "; Secure" } else { "" };
@@ -143,7 +144,7 @@ impl Visited {
     }
 }
 
-/// The page, or the way on if it is the visitor's turn.
+/// The page, or a redirection to the target if it is the visitor's turn.
 async fn wait(
     State(app): State<Shared>,
     Path(RoomPath { room }): Path<RoomPath>,

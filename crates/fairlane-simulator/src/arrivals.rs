@@ -10,7 +10,7 @@ pub struct Flow {
     until_us: Option<u64>,
     jobs_left: Option<u64>,
     random: Option<Generator>,
-    /// Not rounded, so that the spacing does not drift.
+    /// The exact time of the last arrival, not rounded, so that the spacing does not drift.
     position_us: f64,
     started: bool,
 }

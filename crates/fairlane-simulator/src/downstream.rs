@@ -1,9 +1,9 @@
 //! A downstream with a true limit that the queue does not know.
 //!
-//! It has a bucket that fills at the current limit and holds some seconds of it. A call reaches it
-//! when its job starts; when the bucket is empty it responds with 429. A rejection takes as long as
-//! a call would have, unless `refusal_ms` is set. Without Retry-After the rejected job is delayed
-//! for a random time up to `retry_delay_ms`; with it, for the time in Retry-After.
+//! It has a token bucket that fills at the current limit and holds a few seconds of it. A call
+//! reaches it when its job starts; when the bucket is empty it responds with 429. A rejection takes
+//! as long as a call would have, unless `refusal_ms` is set. Without Retry-After the rejected job
+//! is delayed for a random time up to `retry_delay_ms`; with it, for the time in Retry-After.
 
 use crate::generator::Generator;
 use crate::scenario::DownstreamPart;

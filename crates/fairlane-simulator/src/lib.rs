@@ -13,7 +13,7 @@
 //! - [`run`] (`simulation.rs`): the event loop. `simulation/ticks.rs`: the timers of `classic`.
 //!   `arrivals.rs`: when jobs arrive. `downstream.rs`: the downstream with its true limit.
 //!   `steps.rs`: rates that change over time. `generator.rs`: seeded random numbers.
-//! - [`preview()`] (`preview.rs`): what a change of one group's settings would do to a queue that exists.
+//! - [`preview()`] (`preview.rs`): the effect of new settings of one group on an existing queue.
 //! - `measure.rs`, `measure/*.rs`: measurements during a run.
 //! - [`PartReport`] (`report.rs`): the figures; `report/table.rs` and `report/plot.rs`: tables and
 //!   charts.

@@ -1,9 +1,9 @@
-//! What a change of one group's settings would do to all groups: the queue as it is now, run twice in
+//! The effect of new settings of one group on all groups: simulates the current queue twice in
 //! virtual time, with the old and with the new settings.
 //!
-//! A preview assumes that no more jobs arrive, that each type answers as quickly as it does now, and
-//! that every job has the same cost. Its work is bounded: [`PREVIEW_SECONDS`] of virtual time, or as
-//! many as its types take for about [`PREVIEW_JOBS_MAX`] jobs.
+//! A preview assumes that no more jobs arrive, that each type answers as quickly as it does now,
+//! and that every job has the same cost. Its work is bounded: it covers [`PREVIEW_SECONDS`] of
+//! virtual time, or less if about [`PREVIEW_JOBS_MAX`] jobs are started before that.
 
 use fairlane_core::limits::LEASE_JOBS_MAX;
 use fairlane_core::queue::{GroupSettings, Settings};
@@ -12,18 +12,21 @@ use fairlane_core::{Cost, GroupId, Level, Rate, TypeId};
 use crate::scenario::{Arrival, ClassicPart, GroupPart, Moment, Part, Pause, ServiceTime, TypePart};
 use crate::simulation::{Played, played};
 
-/// Seconds of virtual time that a preview covers.
+/// Most seconds of virtual time that a preview covers.
 pub const PREVIEW_SECONDS: u64 = 60;
-/// Jobs that a run starts, about; a faster queue is followed for a shorter time.
+/// The approximate limit on the jobs that a run starts; a faster queue is simulated for a shorter
+/// time.
 pub const PREVIEW_JOBS_MAX: u64 = 30_000;
-/// Jobs of all types at once; a queue with more has as many, each of which takes less time.
+/// Limit on the concurrent jobs of all types. A queue with more is simulated with this many, each
+/// of which takes less time.
 pub const PREVIEW_WORKERS_MAX: u64 = 500;
-/// Jobs of a lane that are enqueued at a time: more follow when half of them are done.
+/// Number of jobs of a lane that are enqueued at a time. The next chunk follows when half of them
+/// are done.
 const CHUNK_JOBS: u64 = 2 * PREVIEW_WORKERS_MAX;
-/// Waits that differ by less are the same.
+/// Waits that differ by less than this many milliseconds count as equal.
 const SAME_WAIT_MS: f64 = 50.0;
 
-/// A queue at one moment, as far as a preview needs it.
+/// The state of a queue at one moment that a preview needs.
 #[derive(Debug, Clone)]
 pub struct QueueSnapshot {
     /// The settings of the queue.
@@ -39,9 +42,9 @@ pub struct QueueSnapshot {
 pub struct TypeSnapshot {
     /// The name of the type.
     pub name: TypeId,
-    /// The rate that holds now.
+    /// The rate in effect.
     pub rate: Option<Rate>,
-    /// Jobs at once.
+    /// The number of jobs that run concurrently.
     pub concurrency: u32,
     /// How long a job takes, in microseconds.
     pub service_us: u64,
@@ -58,48 +61,48 @@ pub struct GroupSnapshot {
     pub lanes: Vec<(TypeId, Level, u64)>,
 }
 
-/// What a change would do.
+/// The result of a preview.
 #[derive(Debug, Clone)]
 pub struct Preview {
-    /// The seconds of virtual time that both runs cover.
+    /// The virtual time that both runs cover, in seconds.
     pub seconds: f64,
     /// The groups of the snapshot, in its order.
     pub groups: Vec<Forecast>,
 }
 
-/// One group without and with the change.
+/// The forecast for one group, without and with the change.
 #[derive(Debug, Clone)]
 pub struct Forecast {
     /// The name of the group.
     pub group: GroupId,
-    /// What it gets without the change.
+    /// The service it gets without the change.
     pub before: Got,
-    /// What it gets with the change.
+    /// The service it gets with the change.
     pub after: Got,
 }
 
-/// What a group gets in one run.
+/// The service of a group in one run.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Got {
-    /// Jobs that were done.
+    /// Number of jobs that were done.
     pub jobs: u64,
     /// The mean wait of the jobs that were started, in milliseconds; `None` if none was.
     pub wait_ms: Option<f64>,
 }
 
-/// What a change means for a group.
+/// The effect of a change on a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     /// Fewer jobs are done, or as many after a longer wait.
     Loses,
-    /// No difference that matters.
+    /// There is no significant difference.
     Same,
     /// More jobs are done, or as many after a shorter wait.
     Gains,
 }
 
 impl Forecast {
-    /// What the change means for the group. A difference of one job or 2 % is none.
+    /// The effect of the change on the group. A difference of one job or 2 % is not significant.
     pub fn effect(&self) -> Effect {
         let (before, after) = (self.before.jobs, self.after.jobs);
         if before.abs_diff(after) > (before / 50).max(1) {
@@ -118,7 +121,7 @@ impl Forecast {
     }
 }
 
-/// Runs the queue of a snapshot with the present and with the new settings of one group.
+/// Simulates the queue of a snapshot with the current and with the new settings of one group.
 pub fn preview(snapshot: &QueueSnapshot, changed: &GroupId, new: &GroupSettings) -> Preview {
     let mut part = part(snapshot);
     let before = played(&part);
@@ -145,7 +148,7 @@ fn duration_us(snapshot: &QueueSnapshot) -> u64 {
     (seconds * 1e6) as u64
 }
 
-/// What a group gets over all its lanes.
+/// The service of a group over all its lanes.
 fn got(part: &Part, played: &Played, name: &GroupId) -> Got {
     let lanes = part.groups.iter().zip(&played.lanes).filter(|(group, _)| group.id == *name);
     let (mut jobs, mut started, mut waits_us) = (0, 0, 0);

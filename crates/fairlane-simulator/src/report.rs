@@ -1,7 +1,7 @@
-//! The figures of one part.
+//! The results of one part.
 //!
-//! The fields and `docs/simulator.md` explain each figure. A figure that does not apply to a part
-//! (no limit, nothing served) is `None`, `null` in JSON.
+//! The comments on the fields and `docs/simulator.md` explain each number. A number that does not
+//! apply to a part (no limit, nothing served) is `None`, or `null` in JSON.
 
 mod plot;
 mod series;

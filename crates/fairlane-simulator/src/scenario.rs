@@ -1,4 +1,4 @@
-//! A scenario: one file, one or more parts, each a run of its own.
+//! A scenario: one file with one or more parts, each of which is a separate run.
 //!
 //! The settings at the top of the file apply to every part; a part overrides the keys it has. A
 //! file without parts has one, named `main`. Everything is checked here, so that a run cannot fail

@@ -28,7 +28,7 @@ use crate::report::PartReport;
 use crate::scenario::{Arrival, Moment, Part, Scenario, SimulationError};
 use ticks::Ticks;
 
-/// The real time at which virtual time begins; its value does not matter.
+/// The time at which virtual time begins; its value does not matter.
 const START: Micros = Micros(1_700_000_000_000_000);
 /// Number of completions between two calls of the progress function.
 const PROGRESS_JOBS: u64 = 4096;
@@ -80,7 +80,7 @@ pub fn run(
     Ok(reports)
 }
 
-/// What a run did with the jobs of each group of its part.
+/// The results of a run for each group of its part.
 pub(crate) struct Played {
     pub lanes: Vec<PlayedLane>,
 }

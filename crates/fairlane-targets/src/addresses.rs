@@ -3,7 +3,7 @@
 //!
 //! Invariant: the address that is checked is the address that is connected to. A literal address is
 //! checked in the URL after normalisation (`0x7f.1` is 127.0.0.1), a name when it is resolved for
-//! the connection. So a name that changes its address between two lookups gains nothing.
+//! the connection. So changing the address of a name between two lookups does not bypass the check.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl Resolve for RuledResolver {
     }
 }
 
-/// The kind of an address that is not on the public Internet, after the IANA registries of
+/// The kind of an address that is not on the public Internet, according to the IANA registries of
 /// special-purpose addresses; `None` for a public address.
 fn not_public(address: IpAddr) -> Option<&'static str> {
     match address {

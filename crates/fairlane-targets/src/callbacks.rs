@@ -28,7 +28,7 @@ use crate::signature::Secret;
 /// on average, at most a day.
 pub const CALLBACK_MAX_RETRY_COUNT: u32 = 16;
 
-/// How much longer a job may take than its request.
+/// How much longer the timeout of a job is than that of its request.
 const TIMEOUT_SLACK: Duration = Duration::from_secs(5);
 
 /// The payload of a callback's job.
@@ -52,9 +52,9 @@ pub struct CallbackSettings {
     pub group_secrets: Vec<(GroupId, Vec<Secret>)>,
     /// The addresses that callbacks may connect to.
     pub addresses: AddressRule,
-    /// Timeout of connecting.
+    /// The timeout for connecting.
     pub connect_timeout: Duration,
-    /// Timeout of the complete request, from connecting to the end of the response.
+    /// The timeout of the complete request, from connecting to the end of the response.
     pub timeout: Duration,
     /// Delays between attempts.
     pub retry: RetryPolicy,
@@ -118,7 +118,7 @@ impl Callbacks {
         Ok(Self { engine, delivery: Delivery::new(settings)? })
     }
 
-    /// One attempt. An early return with `?` is an outcome too.
+    /// Makes one attempt. An early return with `?` is an outcome too.
     async fn deliver(
         &self,
         id: &JobId,
@@ -155,7 +155,8 @@ impl Callbacks {
         if callback_id(&view) != id.to_string() {
             return Err(gone(bulk));
         }
-        // Its producer has enqueued this job; the callback itself is added at the end.
+        // A producer has enqueued this job itself: the real callback is added when the bulk action
+        // ends.
         if !is_aggregated(&view) {
             return Err(Outcome::retry("bulk_running", "the bulk action has not ended"));
         }

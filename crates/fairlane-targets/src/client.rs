@@ -1,7 +1,7 @@
 //! The HTTP client of targets and callbacks.
 //!
 //! Invariant: the client follows no redirect and uses no proxy of the environment. A request goes
-//! to the address in its URL, or nowhere.
+//! only to the address in its URL.
 
 use std::sync::Once;
 use std::time::Duration;
@@ -23,9 +23,9 @@ pub struct BadTarget(pub(crate) String);
 /// Whether a client needs root certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Certificates {
-    /// Its only URL is an https URL.
+    /// Required, because the only URL of the client is an https URL.
     Required,
-    /// Without them http works and https does not, since no certificate is trusted.
+    /// Optional: without root certificates http works, and every https request fails.
     Optional,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn client(
 const NO_CERTIFICATES: &str = "https needs the system's root certificates: install them (ca-certificates), or set \
                                SSL_CERT_FILE to a file with certificates";
 
-/// The client uses the process's cryptography provider; one that is already installed stays.
+/// Installs the cryptography provider of the process, unless one is installed already.
 fn install_provider() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

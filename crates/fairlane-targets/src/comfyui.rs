@@ -4,7 +4,8 @@
 //! runs a prompt twice if it gets the same id twice, and may stop sending events. Therefore:
 //!
 //! - The id of the prompt follows from the job and the attempt. A worker looks for the id before it
-//!   submits anything, so a worker that takes over a job finds what the dead one has submitted.
+//!   submits anything, so a worker that takes over a job finds the prompt that the dead worker
+//!   submitted.
 //! - Events (`comfyui/events.rs`) report progress and shorten the wait for the end. The state is
 //!   read through `comfyui/api.rs` at an interval, whether events arrive or not.
 //! - A prompt that the engine has forgotten, because it was restarted, is submitted again.
@@ -36,7 +37,7 @@ use record::Verdict;
 
 /// The namespace of the ids of prompts.
 const NAMESPACE: Uuid = Uuid::from_u128(0x9a3f_62c1_7d05_4e0b_8c4a_51f0_2b7e_d916);
-/// How often a prompt that the engine has forgotten is submitted again in one attempt.
+/// Most submissions of a prompt in one attempt, if the engine keeps forgetting it.
 const SUBMISSIONS_MAX: u32 = 4;
 /// How long an engine may be unreachable before an attempt that has submitted nothing is retried.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -50,7 +51,7 @@ pub struct ComfyUiSettings {
     pub headers: Vec<(String, String)>,
     /// Whether a prompt with some invalid outputs runs without them. By default it fails.
     pub allow_partial: bool,
-    /// What the result of a job contains.
+    /// The form of the outputs in the result of a job.
     pub outputs: OutputMode,
     /// How often the state of a prompt is read.
     pub poll_interval: Duration,
@@ -186,8 +187,8 @@ impl ComfyUi {
         }
     }
 
-    /// Only a job that is not going to run is stopped on the engine. Another worker finds the
-    /// prompt of a job that this one hands back.
+    /// Handles a stop request. A prompt is cancelled on the engine only if its job was cancelled or
+    /// timed out: if the job is released, another worker finds the prompt.
     async fn stop(&self, id: &str, reason: CancelReason) -> Outcome {
         match reason {
             CancelReason::Lost | CancelReason::Stopping => Outcome::Released,
@@ -235,14 +236,15 @@ impl ComfyUi {
                         pause = pause.min(self.settings.forgotten_after);
                     }
                 }
-                // After a submission only the engine knows whether the prompt runs.
+                // After a submission the prompt may be running, so an error of a read does not end
+                // the attempt.
                 Err(outcome) if submissions == 0 && !matches!(outcome, Outcome::Retry { .. }) => {
                     return outcome;
                 }
                 Err(outcome) if submissions == 0 && began.elapsed() >= PATIENCE => return outcome,
                 Err(_) => {}
             }
-            // An early wake-up costs one request.
+            // A wake-up that turns out to be early costs one request.
             let _ = tokio::time::timeout(pause, has_news.notified()).await;
         }
     }

@@ -32,8 +32,8 @@ use crate::response::excerpt;
 use pipes::Pipes;
 use process_group::ProcessGroup;
 
-/// How long pipes are read after the program has ended, if a process outside its group holds them
-/// open.
+/// How long pipes are read after the program has ended, in case a process outside its group holds
+/// them open.
 const PIPES_GRACE: Duration = Duration::from_secs(1);
 
 /// The program of a command target, its directory and its environment.
@@ -73,8 +73,8 @@ pub struct CommandTarget {
 }
 
 impl CommandTarget {
-    /// Makes a target; an error if the settings are invalid. Whether the program exists is only
-    /// known when it is run.
+    /// Makes a target; an error if the settings are invalid. Whether the program exists is checked
+    /// only when it is run.
     pub fn new(settings: CommandSettings) -> Result<Self, BadTarget> {
         if settings.command.first().is_none_or(String::is_empty) {
             return Err(BadTarget(

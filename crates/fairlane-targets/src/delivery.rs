@@ -24,7 +24,7 @@ use crate::response::{describe, drain, retry_after};
 use crate::signature::signatures;
 use hanging::HangingGroups;
 
-/// Timeout of the first attempt's request: most receivers respond at once or not at all.
+/// The timeout of the first attempt: most receivers respond at once or not at all.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Delivers signed requests.
@@ -80,15 +80,15 @@ impl Delivery {
                 (self.no_response(error, attempt.number), timed_out)
             }
         };
-        // A response whose body never ends counts as none.
+        // A response whose body does not end in time counts as no response.
         if !timed_out && started.elapsed() < timeout {
             exchange.completed();
         }
         outcome
     }
 
-    /// An attempt that is not made, because another delivery of the group waits for a receiver
-    /// that may hang.
+    /// The outcome of an attempt that is postponed, because another delivery of the group waits for
+    /// a receiver that may hang.
     fn postponed(&self, attempt: u32) -> Outcome {
         let reason =
             "not attempted: no receiver of this group has responded yet, so it has one request at a time";

@@ -35,14 +35,15 @@ pub struct HttpSettings {
     pub content_type: String,
     /// Additional headers; values are never shown.
     pub headers: Vec<(String, String)>,
-    /// Timeout of connecting.
+    /// The timeout for connecting.
     pub connect_timeout: Duration,
-    /// Timeout of the complete request, from connecting to the end of the response.
+    /// The timeout of the complete request, from connecting to the end of the response.
     pub timeout: Duration,
 }
 
 impl HttpSettings {
-    /// JSON to this URL, with 5 seconds to connect and 30 seconds in total.
+    /// Settings for JSON payloads to this URL, with timeouts of 5 seconds for connecting and 30
+    /// seconds in total.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -132,7 +133,8 @@ impl fmt::Debug for HttpTarget {
     }
 }
 
-/// Configured headers must not replace those that identify the job or give the length of the body.
+/// Validates a configured header. It must not replace those that identify the job or give the
+/// length of the body.
 pub(crate) fn user_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), BadTarget> {
     let bad = |what: &str| BadTarget(format!("the header {name:?} {what}"));
     let header = HeaderName::from_str(name).map_err(|_| bad("is not a valid header name"))?;
@@ -186,7 +188,7 @@ async fn outcome_of(response: Response) -> Outcome {
     }
 }
 
-/// A 503 with Retry-After means load; one without means a fault.
+/// Whether a response means that the downstream is overloaded: a 503 does only with Retry-After.
 fn throttles(status: StatusCode, delay: Option<Duration>) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE && delay.is_some()
 }

@@ -6,9 +6,10 @@ use fairlane_core::limits::RETRY_AFTER_MS_MAX;
 use reqwest::Response;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
-/// Bytes read of a body that is not stored: enough to reuse the connection after most responses.
+/// Most bytes that are read of a body that is not stored: enough to reuse the connection after most
+/// responses.
 const DRAIN_BYTES_MAX: usize = 4 * 1024;
-/// Bytes of a body shown in a message.
+/// Most bytes of a body in a message.
 const EXCERPT_BYTES: usize = 512;
 
 /// The beginning of a body.
@@ -36,7 +37,7 @@ pub(crate) async fn read_prefix(
     Ok(BodyPrefix { bytes, is_complete: true })
 }
 
-/// The status and the beginning of the body as a message. If the body breaks off, only the status.
+/// The status and the beginning of the body as a message. Only the status, if the body is cut off.
 pub(crate) async fn describe(mut response: Response) -> String {
     let status = response.status();
     match read_prefix(&mut response, DRAIN_BYTES_MAX).await {

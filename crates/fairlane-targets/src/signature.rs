@@ -1,5 +1,5 @@
-//! Signs callbacks after Standard Webhooks: HMAC-SHA256 over id, time and body, with every active
-//! secret.
+//! Signs callbacks as Standard Webhooks specifies: HMAC-SHA256 over id, time and body, with every
+//! active secret.
 //!
 //! Invariant: a secret never leaves this file, neither in a log nor in an error.
 

@@ -1,7 +1,8 @@
-//! Posts the body in the payload of each job to the URL in it, signed after Standard Webhooks.
+//! Posts the body in the payload of each job to the URL in it, signed as Standard Webhooks
+//! specifies.
 //!
-//! An application that notifies its customers enqueues one such job for each event. The id of the job
-//! is the id of the message, in every attempt, so that receivers can drop what they have seen.
+//! An application that notifies its customers enqueues one such job for each event. The id of the
+//! job is the id of the message, in every attempt, so that receivers can ignore duplicates.
 
 use fairlane_core::GroupId;
 use fairlane_worker::{BoxFuture, Context, Outcome, Processor};

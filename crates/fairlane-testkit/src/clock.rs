@@ -16,7 +16,7 @@ pub struct JumpingClock {
 }
 
 impl JumpingClock {
-    /// A clock that tells the real time.
+    /// A clock that shows the real time.
     pub fn new() -> Self {
         let clock = Self { library: library(), folder: tempfile::tempdir().expect("a temporary folder") };
         clock.jump_to(0);
@@ -27,14 +27,14 @@ impl JumpingClock {
     pub fn set_for(&self, command: &mut Command) {
         command.env("LD_PRELOAD", &self.library);
         command.env("FAKETIME_TIMESTAMP_FILE", self.offset_file());
-        // Each look at the clock reads the offset again.
+        // Each reading of the clock reads the offset again.
         command.env("FAKETIME_NO_CACHE", "1");
         command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
     }
 
     /// Moves the clock to this many seconds after the real time, or before it.
     pub fn jump_to(&self, offset_secs: i64) {
-        // Renamed, so that no process reads half of it.
+        // The file is renamed into place, so that no process reads a part of it.
         let written = self.folder.path().join("next");
         fs::write(&written, format!("{offset_secs:+}\n")).expect("a temporary folder can be written");
         fs::rename(&written, self.offset_file()).expect("a temporary folder can be written");
@@ -51,7 +51,7 @@ impl Default for JumpingClock {
     }
 }
 
-/// Debian has the library in a folder for each architecture.
+/// The path of the library, which Debian installs in a folder per architecture.
 fn library() -> PathBuf {
     let folders = fs::read_dir("/usr/lib").expect("a system has libraries").flatten();
     let candidates = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));

@@ -38,7 +38,7 @@ use crate::receiver::{ReceivedRequest, Receiver, response};
 /// The bytes of every file.
 pub const FILE: &str = "a picture";
 
-/// Which interface the engine offers.
+/// The generation of the interface that the engine offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Generation {
     /// Queue and history only.
@@ -384,7 +384,7 @@ impl Engine {
             self.record(json!({"event": "run", "prompt_id": prompt.id, "prompt": prompt.nodes}));
             let entry = self.run(&prompt).await;
             let mut state = self.state();
-            // A restart has taken it away.
+            // A restart may have removed the prompt.
             let is_ours = state.running.take().is_some_and(|running| running.number == prompt.number);
             if is_ours {
                 state.history.insert(prompt.id.clone(), entry);
@@ -452,7 +452,7 @@ impl Engine {
             if is_allowed {
                 return false;
             }
-            // An interrupt has no signal of its own, as in the real engine.
+            // As in the real engine, an interrupt is noticed only by polling.
             let _ = tokio::time::timeout(Duration::from_millis(5), allowed.changed()).await;
         }
     }

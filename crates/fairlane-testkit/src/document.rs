@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::program::Ended;
 
-/// A script that takes longer has a fault.
+/// The timeout of a script, in seconds.
 const SECONDS_MAX: &str = "300";
 
 /// The root of the repository.
@@ -28,7 +28,7 @@ pub fn blocks(page: &str, info: &str) -> Vec<String> {
 
 /// Runs a script in bash, in this folder and with the folder of these programs first on the PATH.
 ///
-/// The script ends at its first error. What it has started in the background ends with it.
+/// The script ends at its first error. Background processes that it started end with it.
 pub fn run_script(folder: &Path, programs: &Path, script: &str, variables: &[(&str, &str)]) -> Ended {
     let script =
         format!("set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n{script}");

@@ -17,7 +17,7 @@ pub struct RedisPair {
 }
 
 impl RedisPair {
-    /// Starts both and waits until the replica follows.
+    /// Starts both servers and waits until the replica follows the primary.
     pub async fn start() -> Self {
         let (primary, replica) =
             (RedisServer::start(ServerOptions::default()), RedisServer::start(ServerOptions::default()));

@@ -1,4 +1,5 @@
-//! What tests and trials of all crates start around the code under test.
+//! Servers, browsers and processes that the tests and trials of all crates start around the code
+//! under test.
 //!
 //! - `browser.rs`: a real Chromium, with axe-core.
 //! - `clock.rs`: a wall clock that jumps, for child processes.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a server ends when its value is dropped. Before that it can be killed and started
 //! again on the same port and folder, as after a crash. PostgreSQL refuses to run as root, so root
-//! runs it as the user `postgres`, which its package makes.
+//! runs it as the user `postgres`, which its package creates.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -39,7 +39,7 @@ pub struct PostgresServer {
 
 impl PostgresServer {
     /// Starts a server and waits until it accepts connections. It does not wait for the disk, which
-    /// only a crash of the machine would reveal.
+    /// matters only in a crash of the machine.
     pub fn start() -> Self {
         Self::start_with(&["-c", "fsync=off"])
     }
@@ -72,16 +72,16 @@ impl PostgresServer {
         url(self.port)
     }
 
-    /// Ends it at once (SIGKILL).
+    /// Kills the server (SIGKILL).
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Kills it if it runs, and starts it again with what it has committed.
+    /// Kills the server if it runs, and starts it again with its committed data.
     pub fn restart(&mut self) {
         self.kill();
         let deadline = Instant::now() + START_LIMIT;
-        // The processes of its connections notice the end of the first one after a moment.
+        // The processes of its connections end shortly after the first process.
         while Instant::now() < deadline {
             if let Some(process) = started(self.port, self.folder.path(), &self.arguments) {
                 self.process = process;
@@ -111,7 +111,7 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts it with few connections to the server, so that its clients share them.
+    /// Starts a PgBouncer with few connections to the server, so that its clients share them.
     pub fn start(server: &PostgresServer) -> Self {
         for _ in 0..START_ATTEMPTS {
             let (port, folder) = (free_port(), owned_folder("fairlane-pgbouncer-"));
@@ -144,7 +144,8 @@ fn url(port: u16) -> String {
     format!("postgres://postgres@127.0.0.1:{port}/postgres?sslmode=disable")
 }
 
-/// The process, once it accepts connections; none if it ended, as when another has the port.
+/// The process, once it accepts connections; `None` if it ended, for instance because the port is
+/// in use.
 fn started(port: u16, folder: &Path, arguments: &[String]) -> Option<Process> {
     let log = std::fs::File::create(folder.join("log")).expect("the folder can be written");
     let mut command = unprivileged("postgres");

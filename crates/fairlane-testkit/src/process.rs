@@ -16,8 +16,7 @@ impl Process {
 
     /// Kills the process, as a crash would end it.
     pub fn kill(&mut self) {
-        // It may have ended by itself; then there is nothing to kill, and waiting only clears it
-        // away.
+        // The process may have ended already; then the wait only reaps it.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,8 +1,9 @@
-//! A proxy before a server, whose connections can be cut, also between a command and its reply.
+//! A proxy in front of a server, whose connections can be cut, also between a command and its
+//! reply.
 //!
-//! Bytes pass unchanged. A cut closes both sides of a connection at once: the server has carried
-//! out the commands sent before or will, and the client never gets a reply. The proxy can also
-//! respond itself for a while.
+//! Bytes pass unchanged. A cut closes both sides of a connection at once: the server still carries
+//! out the commands that were sent before, and the client never gets their replies. The proxy can
+//! also respond itself for a while.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -13,13 +14,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// No cut is due.
+/// The value of `passes` while no cut is due.
 const NEVER: u64 = u64::MAX;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
 struct Cutter {
-    /// Chunks of replies that still pass before one is held back for good.
+    /// Number of chunks of replies that still pass before the connection is cut.
     passes: AtomicU64,
     cuts: AtomicU64,
     connections: AtomicU64,
@@ -32,7 +33,7 @@ struct Cutter {
 }
 
 impl Cutter {
-    /// Counts one chunk of replies; true if it must not pass.
+    /// Counts one chunk of replies; returns true if it must not pass.
     fn holds_back(&self) -> bool {
         let count_down = |passes: u64| match passes {
             NEVER => None,
@@ -143,7 +144,7 @@ async fn connect(mut client: TcpStream, cutter: Arc<Cutter>) {
         return;
     }
     let port = cutter.port.load(Ordering::SeqCst);
-    // A server that is down is a connection that closes at once.
+    // If the server is down, the connection closes at once.
     let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else { return };
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();

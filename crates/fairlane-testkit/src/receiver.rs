@@ -1,4 +1,4 @@
-//! An HTTP server that stands for services outside, and records the requests it receives.
+//! An HTTP server that stands in for external services, and records the requests it receives.
 //!
 //! It runs on a thread and runtime of its own, so that tests without a runtime can use it. It reads
 //! requests and sends responses byte for byte, so that a test can also send broken ones.
@@ -54,7 +54,7 @@ impl Receiver {
         Self::handling(move |_| std::future::ready(response.clone()))
     }
 
-    /// Sends what `handle` returns for each request, and keeps the connection open.
+    /// Sends the response that `handle` returns for each request, and keeps the connection open.
     pub fn handling<F, Fut, R>(handle: F) -> Self
     where
         F: Fn(&ReceivedRequest) -> Fut + Send + Sync + 'static,

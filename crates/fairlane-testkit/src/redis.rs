@@ -21,9 +21,9 @@ const SLOTS: u32 = 16_384;
 /// The kind of server to start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ServerOptions {
-    /// Every write is on disk before it is answered.
+    /// Whether every write is on disk before its reply is sent.
     pub durable: bool,
-    /// A node of a cluster.
+    /// Whether the server is a node of a cluster.
     pub cluster: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct RedisServer {
     setup: Setup,
 }
 
-/// How a server is started, and started again.
+/// The parameters with which a server is started and restarted.
 #[derive(Debug)]
 struct Setup {
     port: u16,
@@ -119,7 +119,7 @@ impl RedisServer {
         self.setup.second_port
     }
 
-    /// Ends it at once (SIGKILL).
+    /// Kills the server (SIGKILL).
     pub fn kill(&mut self) {
         self.process.kill();
     }
@@ -129,7 +129,7 @@ impl RedisServer {
         self.command(&["ACL", "SETUSER", "default", "-fcall", "-function"]);
     }
 
-    /// Kills it if it runs and starts it again with what it left on disk: nothing, unless it is
+    /// Kills the server if it runs, and starts it again from its files; it has none unless it is
     /// durable.
     pub fn restart(&mut self) {
         self.kill();
@@ -196,7 +196,7 @@ fn free_ports() -> (u16, u16) {
 }
 
 impl Setup {
-    /// The process, once it answers; none if it ended or another process has the port.
+    /// The process, once it replies; `None` if it ended or another process uses the port.
     fn started(&self) -> Option<Process> {
         let mut process = Process::start(&mut self.command());
         let own = format!("process_id:{}\r", process.id());
@@ -209,7 +209,7 @@ impl Setup {
                 Ok(info) if send(self.port, &["PING"]).is_ok_and(|reply| reply == "PONG") => {
                     return info.contains(&own).then_some(process);
                 }
-                // A server with a password does not tell its process.
+                // A server with a password does not reveal its process id.
                 Err(error) if error.code() == Some("NOAUTH") => return Some(process),
                 _ => std::thread::sleep(POLL),
             }

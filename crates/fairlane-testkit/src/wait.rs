@@ -12,12 +12,13 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     until_async(what, async || holds()).await
 }
 
-/// Waits until a condition holds that takes a while to check.
+/// Waits until an asynchronous condition holds.
 pub async fn until_async(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     eventually(async || if holds().await { Ok(()) } else { Err(what) }).await
 }
 
-/// Repeats `check` until it succeeds, and returns its value; `Err` holds what it found instead.
+/// Repeats `check` until it succeeds, and returns its value. Its `Err` is the unexpected state, for
+/// the error message.
 pub async fn eventually<T, W: std::fmt::Debug>(mut check: impl AsyncFnMut() -> Result<T, W>) -> T {
     let deadline = Instant::now() + WAIT_LIMIT;
     loop {

@@ -29,7 +29,7 @@ use customer::{Customer, Target};
 pub use kind::Kind;
 use process::{Keys, ServerProcess};
 
-/// How much longer the slowest hundredth may take during an attack.
+/// The most by which the 99th percentile may grow during an attack.
 pub const SLOWER_MAX: Duration = Duration::from_millis(20);
 
 /// The duration and the size of the attacks.
@@ -37,22 +37,22 @@ pub const SLOWER_MAX: Duration = Duration::from_millis(20);
 pub struct Plan {
     /// How long the other customer is measured before an attack, and during it.
     pub phase: Duration,
-    /// Jobs of the other customer a second.
+    /// Jobs per second of the other customer.
     pub jobs_per_second: u64,
-    /// Bulk actions of the other customer a second.
+    /// Bulk actions per second of the other customer.
     pub bulks_per_second: u64,
-    /// Job ids with equal hashes.
+    /// Number of job ids with equal hashes.
     pub colliding_ids: usize,
-    /// Jobs with a payload of 500 KiB.
+    /// Number of jobs with a payload of 500 KiB.
     pub large_jobs: usize,
-    /// Bulk actions whose callback is never answered.
+    /// Number of bulk actions whose callback gets no response.
     pub hanging_callbacks: usize,
-    /// Bulk actions with a fold that no worker knows.
+    /// Number of bulk actions with a fold that no worker knows.
     pub unknown_folds: usize,
     /// Connections that the server accepts in the attack by connections; the attacker opens twice
     /// as many.
     pub connections_max: usize,
-    /// Bytes of a body of unknown keys.
+    /// Size of a body of unknown keys, in bytes.
     pub unknown_keys_bytes: usize,
 }
 
@@ -115,7 +115,7 @@ impl Waits {
         Self { enqueue: histogram(), completion: histogram(), bulk: histogram(), failed: 0 }
     }
 
-    /// The slowest hundredth of each, in milliseconds: enqueue, completion, bulk action.
+    /// The 99th percentiles in milliseconds: enqueue, completion, bulk action.
     pub fn p99_ms(&self) -> [f64; 3] {
         let ms = |waits: &Histogram<u64>| waits.value_at_quantile(0.99) as f64 / 1000.0;
         [ms(&self.enqueue), ms(&self.completion), ms(&self.bulk)]
@@ -123,7 +123,7 @@ impl Waits {
 }
 
 impl Report {
-    /// What took longer than allowed, a sentence each.
+    /// The waits that grew by more than is allowed, a sentence each.
     pub fn slower(&self) -> Vec<String> {
         let most = SLOWER_MAX.as_millis() as f64;
         let names = ["enqueue", "completion", "bulk action"];

@@ -17,22 +17,22 @@ use tokio::time::sleep;
 
 use crate::served::client::{Connection, request};
 
-/// Longest time of a page.
+/// The longest time that a page may take.
 pub const PAGE_MAX: Duration = Duration::from_millis(200);
-/// Most rows of a page.
+/// The most rows that a page may have.
 pub const ROWS_MAX: usize = 100;
-/// How long a server uses what it has read for a page.
+/// Longer than a server reuses the data that it has read for a page.
 const SHARED_FOR: Duration = Duration::from_millis(2100);
 /// The time between two refreshes of an open page.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
-/// The part of the jobs that the largest hundredth of the groups has, in percent.
+/// The percentage of all jobs that belongs to the largest hundredth of the groups.
 const LARGE_PERCENT: u64 = 50;
 /// Jobs that are enqueued at a time.
 const FILLED_AT_ONCE: usize = 20_000;
-/// Jobs that are leased, and those of them that are dead.
+/// The number of jobs that are leased, and of those that are dead afterwards.
 const LEASED: usize = 200;
 const DEAD: usize = 150;
-/// Commands besides those for pages, such as one to read the queue for charts.
+/// An allowance for commands that no page causes, such as reading the queue for charts.
 const OTHER_COMMANDS: u64 = 20;
 
 /// The size of a run.
@@ -50,31 +50,31 @@ pub struct Plan {
     pub open_for: Duration,
 }
 
-/// The figures of one page.
+/// The measurements of one page.
 #[derive(Debug, Clone)]
 pub struct PageReport {
     /// The address of the page.
     pub path: String,
     /// The longest time until its last byte.
     pub longest: Duration,
-    /// Rows of its tables.
+    /// The number of rows in its tables.
     pub rows: usize,
-    /// Bytes of the page.
+    /// The size of the page, in bytes.
     pub bytes: usize,
-    /// Most calls of functions, and most commands of those functions, that one view took.
+    /// The most function calls that one view caused.
     pub calls: u64,
-    /// Most commands that those functions executed.
+    /// The most commands that these functions executed.
     pub commands: u64,
 }
 
-/// The figures of a run.
+/// The measurements of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The figures of each page.
+    /// The measurements of each page.
     pub pages: Vec<PageReport>,
-    /// Distinct pages that open dashboards show.
+    /// The number of distinct pages that open dashboards show.
     pub distinct: usize,
-    /// Calls of functions while they were open, and the most that the distinct pages account for.
+    /// The number of function calls while the dashboards were open.
     pub open_calls: u64,
     /// The most calls that the distinct pages account for.
     pub open_calls_max: u64,
@@ -102,7 +102,7 @@ pub async fn run(plan: &Plan) -> Report {
     }
     for _ in 0..plan.rounds {
         for page in &mut report.pages {
-            // What pages share is read again, so that each view has its full cost.
+            // Waits until shared data has expired, so that each view has its full cost.
             sleep(SHARED_FOR).await;
             if let Err(violation) = open_once(&redis, server.address(), page).await {
                 report.violations.push(violation);
@@ -119,8 +119,8 @@ pub async fn run(plan: &Plan) -> Report {
     report
 }
 
-/// Groups with very different numbers of jobs, some of them leased or dead, a bulk action, a lock, a
-/// room and a change.
+/// Fills the queue: groups with very different numbers of jobs, some of them leased or dead, a bulk
+/// action, a lock, a room and a change.
 async fn fill(fairlane: &Fairlane, plan: &Plan) {
     let large = (plan.groups / 100).max(1);
     let of_large = plan.jobs * LARGE_PERCENT / 100 / large;
@@ -255,7 +255,7 @@ async fn keep_open(redis: &RedisServer, server: SocketAddr, plan: &Plan, report:
     }
 }
 
-/// One open dashboard: it fetches its page again and again.
+/// One open dashboard, which fetches its page repeatedly.
 async fn watch(server: SocketAddr, path: String, end: Instant) -> Result<(), String> {
     while Instant::now() < end {
         fetch(server, &path).await?;
@@ -264,7 +264,7 @@ async fn watch(server: SocketAddr, path: String, end: Instant) -> Result<(), Str
     Ok(())
 }
 
-/// What a Redis server has executed so far.
+/// The numbers of calls and commands that a Redis server has executed so far.
 #[derive(Debug, Clone, Copy)]
 struct Counts {
     calls: u64,

@@ -15,9 +15,9 @@ use fairlane_worker::{Worker, WorkerSettings};
 /// The true limit and the configured one.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Calls a second that the downstream accepts.
+    /// Calls per second that the downstream accepts.
     pub allowed: u64,
-    /// Calls a second that the type is configured with.
+    /// Calls per second that the type is configured with.
     pub configured: u64,
     /// The duration of a call.
     pub latency: Duration,
@@ -37,12 +37,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// The achieved part of the allowed calls.
+    /// The fraction of the allowed calls that was achieved.
     pub fn achieved(&self, plan: &Plan) -> f64 {
         self.taken as f64 / (plan.allowed as f64 * self.seconds)
     }
 
-    /// The refused part of all calls.
+    /// The fraction of all calls that was refused.
     pub fn refused_part(&self) -> f64 {
         self.refused as f64 / (self.taken + self.refused).max(1) as f64
     }

@@ -16,7 +16,7 @@ use fairlane_worker::{Context, Event, Pool, Worker};
 const SLOTS: usize = 10;
 /// How long a job takes: with ten slots the worker's rate does not depend on the machine.
 const SERVICE: Duration = Duration::from_millis(20);
-/// Full rate is this part of the rate before, over [`WINDOW`].
+/// The fraction of the previous rate, measured over [`WINDOW`], that counts as full rate.
 const FULL: f64 = 0.9;
 const WINDOW: Duration = Duration::from_secs(1);
 const SAMPLE: Duration = Duration::from_millis(50);
@@ -28,16 +28,17 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// How long to measure and how often to fail over.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Failovers, one after the other.
+    /// The number of failovers, one after the other.
     pub rounds: usize,
-    /// How long the rate is measured before each.
+    /// How long the rate is measured before each failover.
     pub before: Duration,
 }
 
 /// The result of the trial.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Per round the rate before, in jobs a second, and the time from the failover to that rate.
+    /// For each round, the rate before in jobs per second, and the time from the failover until
+    /// that rate is reached again.
     pub rounds: Vec<(f64, Duration)>,
     /// Jobs that were acknowledged.
     pub jobs: u64,
@@ -79,7 +80,7 @@ impl Counts {
     }
 }
 
-/// Fails over as often as planned.
+/// Runs the trial.
 pub async fn run(plan: &Plan) -> Report {
     let mut pair = RedisPair::start().await;
     let engine = fairlane_engine::open(&pair.url(), Settings::default()).await.expect("the primary is there");
@@ -149,7 +150,7 @@ fn new_job(number: u64) -> NewJob {
     )
 }
 
-/// Jobs a second over this long.
+/// The rate in jobs per second, measured for this long.
 async fn rate_over(counts: &Counts, length: Duration) -> f64 {
     while counts.settled() < AHEAD / 5 {
         tokio::time::sleep(SAMPLE).await;
@@ -159,7 +160,7 @@ async fn rate_over(counts: &Counts, length: Duration) -> f64 {
     (counts.settled() - first) as f64 / began.elapsed().as_secs_f64()
 }
 
-/// When the rate over a window that began after the failover reached this one.
+/// The time until the rate over a window that began after the failover reached this rate.
 async fn time_to(counts: &Counts, rate: f64, began: Instant) -> Option<Duration> {
     let mut samples = VecDeque::new();
     while began.elapsed() < LIMIT {

@@ -1,6 +1,6 @@
-//! Fuzzing: mutated inputs of everything that reads bytes from outside.
+//! Fuzzing: feeds mutated inputs to everything that reads bytes from outside.
 //!
-//! - `fuzz/targets.rs`: what is fuzzed. `fuzz/rows.rs`: the target for rows of a store.
+//! - `fuzz/targets.rs`: the targets. `fuzz/rows.rs`: the target for rows of a store.
 //! - `fuzz/mutation.rs`: mutated bytes. `fuzz/recorded.rs`: replies of a real Redis.
 //!
 //! It runs on stable Rust, without instrumentation: instead of coverage, valid inputs that the
@@ -23,15 +23,15 @@ use fairlane_conformance::dice::Dice;
 
 pub use targets::TARGETS;
 
-/// Longest time one input may take.
+/// The longest time that one input may take.
 const INPUT_TIME_MAX: Duration = Duration::from_secs(2);
-/// Attempts at making a failed input smaller.
+/// Most attempts to make a failed input smaller.
 const SHRINKS_MAX: usize = 2000;
 
-/// The last panic, with its place.
+/// The message of the last panic, with its location.
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
-/// Keeps panics for the report of a finding instead of printing each.
+/// Stores panics for the report of a finding instead of printing them.
 pub fn hide_panics() {
     std::panic::set_hook(Box::new(|panic| {
         if let Ok(mut last) = LAST_PANIC.lock() {
@@ -40,7 +40,7 @@ pub fn hide_panics() {
     }));
 }
 
-/// Something that reads bytes from outside.
+/// A fuzz target: a function that reads bytes from outside.
 pub struct Target {
     /// The name, also of its folder in the corpus.
     pub name: &'static str,
@@ -50,7 +50,7 @@ pub struct Target {
     run: fn(&[u8]),
 }
 
-/// What a run has found.
+/// A failed input.
 pub struct Finding {
     /// The input, made smaller.
     pub input: Vec<u8>,

@@ -20,8 +20,8 @@ const TYPE: &str = "work";
 const STUCK_TYPE: &str = "stuck";
 /// Longest time that a step of the trial may take before it counts as stuck.
 const SILENCE: Duration = Duration::from_secs(600);
-/// While resumes are timed: at the default of a second the time until the next sweep would hide all
-/// else.
+/// The sweep interval while resumes are timed. With the default of a second, the time until the
+/// next sweep would dominate.
 const RESUME_SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the resume is timed; the median counts.
 const RESUMES: usize = 5;
@@ -31,11 +31,11 @@ const RESUMES: usize = 5;
 pub struct Plan {
     /// Jobs of the large bulk action.
     pub jobs: u64,
-    /// Jobs of the steady customer in a second.
+    /// Jobs per second of the steady customer.
     pub each_second: u64,
     /// How long the steady customer is watched before the first hold.
     pub before: Duration,
-    /// How long it is watched at least after each hold, resume and cancel.
+    /// The shortest time for which it is watched after each hold, resume and cancel.
     pub step: Duration,
     /// The length of a window in which completed jobs are counted.
     pub window: Duration,
@@ -52,20 +52,22 @@ pub struct Plan {
 /// The result of the trial.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The slowest hundredth of the steady jobs, from enqueue to completion, in milliseconds:
-    /// before the first hold …
+    /// The 99th percentile of the steady jobs, from enqueue to completion, before the first hold,
+    /// in milliseconds.
     pub before_ms: f64,
-    /// … and from then on.
+    /// The same percentile from the first hold on, in milliseconds.
     pub during_ms: f64,
-    /// The fewest completed in a window, as jobs in a second.
+    /// The fewest jobs completed in a window, as jobs per second.
     pub fewest_each_second: f64,
     /// Windows that were counted.
     pub windows: usize,
-    /// Each step with the seconds until all jobs had followed it.
+    /// Each step with the time until it had taken effect on all jobs, in seconds.
     pub steps: Vec<(&'static str, f64)>,
-    /// How long a resume took until its last job had run, in milliseconds: alone …
+    /// The time from a resume to the end of its last job without stuck bulk actions, in
+    /// milliseconds.
     pub resume_alone_ms: f64,
-    /// … and beside the stuck ones.
+    /// The time from a resume to the end of its last job beside stuck bulk actions, in
+    /// milliseconds.
     pub resume_beside_ms: f64,
     /// The invariants that were violated on any machine; empty if all held.
     pub violations: Vec<String>,
@@ -208,7 +210,7 @@ fn slowest_hundredth_ms(timed: &Timed, from: Instant, to: Instant) -> f64 {
     took.get(at).map_or(f64::INFINITY, |took| took.as_secs_f64() * 1000.0)
 }
 
-/// The fewest completions in a whole window, as jobs in a second, and how many windows there were.
+/// The fewest completions in a complete window, as jobs per second, and the number of windows.
 fn fewest_each_second(timed: &Timed, from: Instant, to: Instant, window: Duration) -> (f64, usize) {
     let windows = (to - from).as_nanos() / window.as_nanos();
     let mut counts = vec![0_u64; windows as usize];
@@ -222,7 +224,7 @@ fn fewest_each_second(timed: &Timed, from: Instant, to: Instant, window: Duratio
     (fewest as f64 / window.as_secs_f64(), counts.len())
 }
 
-/// A worker with its loops, which times the steady jobs; others take their time.
+/// A worker with its loops. It times the steady jobs, and other jobs take their service time.
 fn worker(engine: &Arc<dyn Engine>, plan: &Plan, sweep_interval: Duration, timed: Shared<Timed>) -> Pool {
     let service = plan.service;
     let mut settings = WorkerSettings {
@@ -329,7 +331,7 @@ async fn open_bulk(engine: &Arc<dyn Engine>, bulk: &BulkRef) {
     engine.call(open).await.expect("the engine replies");
 }
 
-/// Adds the jobs of a bulk action, all of them.
+/// Adds all jobs of a bulk action.
 async fn add(engine: &Arc<dyn Engine>, bulk: &BulkRef, jobs: u64, delay_ms: u64, type_name: &str) {
     let group = bulk.group.to_string();
     let id = |number: u64| format!("{}-{number}", bulk.id);

@@ -1,17 +1,17 @@
-//! Worker processes at work on bulk actions with callbacks, killed with SIGKILL at random moments.
+//! Kills worker processes that work on bulk actions with callbacks, with SIGKILL at random moments.
 //!
-//! Each round starts processes that make one more bulk action and work on all there is, and kills
-//! them a moment later, wherever they are: in the middle of making it, of a job, an aggregation, a
-//! callback. After the last round a worker in this process ends what is left, and then everything
-//! must add up:
+//! Each round starts processes that open one more bulk action and work on all jobs, and kills them
+//! shortly afterwards, wherever they are: while they open it, in a job, an aggregation or a
+//! callback. After the last round a worker in this process finishes the remaining work, and then
+//! all of this must hold:
 //!
 //! - every job of every bulk action has reached exactly one end, within its attempts;
 //! - every bulk action has completed, its counts and its summary equal a recount;
 //! - every callback was delivered at least once, always under the same id;
 //! - an audit finds nothing.
 //!
-//! Moments are drawn from a seed; where they hit is up to the machine. `kills/victim.rs` is the
-//! process.
+//! Moments are drawn from a seed; where in the code they hit depends on the machine.
+//! `kills/victim.rs` is the process.
 
 mod victim;
 
@@ -45,7 +45,7 @@ const REFUSED_OF: u32 = 5;
 /// The most violations that are recorded.
 const VIOLATIONS_MAX: usize = 20;
 
-/// Where the state lives.
+/// The store under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
     /// A data directory: one process at a time.
@@ -57,9 +57,9 @@ pub enum Store {
 /// The result of the trial.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Processes killed.
+    /// Number of processes that were killed.
     pub kills: u64,
-    /// Bulk actions made.
+    /// Number of bulk actions.
     pub bulks: u64,
     /// Jobs of these bulk actions.
     pub jobs: u64,
@@ -71,7 +71,7 @@ pub struct Report {
     pub failed: u64,
     /// Jobs that lost more leases than they may.
     pub lost: u64,
-    /// Leases that ran out.
+    /// Number of leases that ran out.
     pub losses: u64,
     /// Callbacks delivered, repetitions included.
     pub callbacks: u64,
@@ -87,7 +87,7 @@ impl Report {
     }
 }
 
-/// Every id under which each bulk action's callback has come, and how often.
+/// The callbacks that were received, by bulk action and id, with their number.
 #[derive(Default)]
 struct Received {
     ids: BTreeMap<String, BTreeSet<String>>,
@@ -189,7 +189,7 @@ impl Victim {
     }
 }
 
-/// Works in this process until nothing is left.
+/// Works in this process until all bulk actions have ended.
 async fn end_all(engine: &Arc<dyn Engine>, rounds: u64, report: &mut Report) {
     let pool = victim::worker(engine).start().expect("the settings are valid");
     let started = Instant::now();

@@ -1,11 +1,12 @@
-//! Locks on Redis under fire, in a crowd, and beside plain commands of Redis.
+//! Locks on Redis under faults, with many waiters, and compared with plain commands of Redis.
 //!
 //! - `locks/fire.rs`: processes that are killed, stopped and cut off, and a resource that checks
 //!   their fences; `locks/holder.rs` is such a process.
 //! - `locks/races.rs`: releases that meet waiters who are just registering.
 //! - `locks/crowd.rs`: many waiters for one lock. `locks/names.rs`: many locks.
 //! - `locks/contend.rs`: tasks that contend for one lock. `locks/command.rs`: the command line.
-//! - `locks/speed.rs`: the time of an acquisition and of a hand-off, beside what Redis needs at least.
+//! - `locks/speed.rs`: the time of an acquisition and of a hand-off, compared with the minimum on
+//!   Redis.
 
 pub mod command;
 pub mod contend;
@@ -54,7 +55,7 @@ fn process(name: &str) -> ProcessId {
     ProcessId::new(name).expect("a valid process id")
 }
 
-/// The longest duration that is recorded as it is: a minute.
+/// The longest duration that is recorded exactly, in nanoseconds: a minute.
 const NANOSECONDS_MAX: u64 = 60_000_000_000;
 
 /// Durations in nanoseconds.

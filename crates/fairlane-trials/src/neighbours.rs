@@ -1,9 +1,9 @@
-//! Customers with very much work beside customers with little.
+//! Customers with many jobs beside customers with few.
 //!
-//! Twice the same two hundred small customers enqueue the same jobs: once alone, once after twenty
-//! large ones have opened a bulk action each and streamed their jobs in. Between the two the small
-//! ones' waits must hardly differ; every large bulk action must complete once, with a summary that
-//! equals a recount.
+//! The same two hundred small customers enqueue the same jobs twice: once alone, and once after
+//! twenty large customers have each opened a bulk action and streamed their jobs in. The waits of
+//! the small customers must hardly differ between the two runs; every large bulk action must
+//! complete once, with a summary that equals a recount.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use fairlane_worker::{Context, Event, Pool, Summary, Worker, WorkerSettings};
 use hdrhistogram::Histogram;
 
 const TYPE: &str = "work";
-/// The longest wait that is distinguished, in microseconds.
+/// The longest wait that is recorded exactly, in microseconds.
 const HOUR_US: u64 = 3600 * 1_000_000;
 /// The longest time without progress before a run counts as stuck.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -25,13 +25,13 @@ const SILENCE: Duration = Duration::from_secs(120);
 /// The amount of work and the number of workers.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Customers with a bulk action …
+    /// Number of large customers, which have a bulk action each.
     pub large: u64,
-    /// … of this many jobs each.
+    /// Number of jobs of each large customer.
     pub large_jobs: u64,
-    /// Customers without a bulk action …
+    /// Number of small customers, which have no bulk action.
     pub small: u64,
-    /// … with this many jobs each.
+    /// Number of jobs of each small customer.
     pub small_jobs: u64,
     /// Jobs that run at once.
     pub slots: usize,
@@ -42,9 +42,9 @@ pub struct Plan {
 /// The result of the trial.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The p50 and p99 of the small customers' waits, in milliseconds: alone …
+    /// The p50 and p99 of the small customers' waits alone, in milliseconds.
     pub alone_ms: (f64, f64),
-    /// … and beside the large customers.
+    /// The p50 and p99 of the small customers' waits beside the large ones, in milliseconds.
     pub beside_ms: (f64, f64),
     /// Jobs of the large customers that started while the small ones had work.
     pub large_started: u64,
@@ -55,7 +55,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The longer wait in terms of the shorter, one service time taken off.
+    /// The ratio of the p99 beside the large customers, less one service time, to the p99 alone.
     pub fn ratio(&self, plan: &Plan) -> f64 {
         (self.beside_ms.1 - plan.service.as_secs_f64() * 1000.0) / self.alone_ms.1
     }
@@ -108,7 +108,7 @@ fn settings(slots: usize) -> WorkerSettings {
     WorkerSettings { worker_count: slots, fetch_batch_size: slots.min(500), ..WorkerSettings::default() }
 }
 
-/// A worker that notes how long the jobs of small customers have waited.
+/// A worker that records how long the jobs of small customers have waited.
 fn worker(engine: &Arc<dyn Engine>, plan: &Plan, waits: Waits) -> Pool {
     let service = plan.service;
     Worker::new(engine.clone())
@@ -139,10 +139,10 @@ fn loops_only(engine: &Arc<dyn Engine>, ended: Arc<Mutex<HashMap<BulkRef, u64>>>
     Worker::new(engine.clone()).on_event(hook).start().expect("the settings are valid")
 }
 
-/// Enqueues the small ones' jobs, works until they are done, and gives their waits.
+/// Enqueues the jobs of the small customers, works until they are done, and returns their waits.
 async fn small_ones(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Report) -> (f64, f64) {
     let jobs = plan.small * plan.small_jobs;
-    // One of each customer in turn, as if they had come at once.
+    // One job of each customer in turn, as if all customers had enqueued at once.
     let job = |number: u64| {
         let (index, customer) = (number / plan.small, number % plan.small);
         new_job(&format!("small-{customer}"), &format!("job-{index}"), None)
@@ -164,8 +164,8 @@ async fn small_ones(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Report) 
     }
     let started = waits.1.load(Ordering::Relaxed);
     report.large_started = started;
-    // Equal shares give the large ones as many starts as there are of them; plain order would give
-    // them all.
+    // With equal shares each large customer starts as many jobs as a small one; in plain order the
+    // large ones would start all of theirs.
     let most = 2 * plan.large * plan.small_jobs + 200;
     report.expect(started <= most, || {
         format!("{started} large jobs were started while small ones waited; fair are {most} at most")
@@ -216,7 +216,7 @@ async fn stream_large(engine: &Arc<dyn Engine>, plan: &Plan) {
     }
 }
 
-/// Waits until the large ones have ended, and checks their counts.
+/// Waits until the bulk actions of the large customers have ended, and checks their counts.
 async fn large_end(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Report) {
     for customer in 0..plan.large {
         let (mut last, mut moved) = (0, Instant::now());

@@ -1,10 +1,11 @@
-//! The outbox under fire: processes and servers killed at every step, order under load, its cost,
-//! and outages.
+//! The outbox under faults: processes and servers killed at every step, the order under load, the
+//! cost, and outages.
 //!
 //! - `outbox/kills.rs`: producers, relays, workers, PostgreSQL and Redis killed at random moments;
 //!   `outbox/victim.rs` is the process. `outbox/order.rs`: many producers of one group.
-//! - `outbox/speed.rs`: what a transaction costs with a job, and how long a job takes to its start.
-//! - `outbox/outages.rs`: servers that are away, a flushed queue, a transaction left open.
+//! - `outbox/speed.rs`: the cost of a job in a transaction, and the time from its commit to its
+//!   start.
+//! - `outbox/outages.rs`: servers that are down, a flushed queue, a transaction left open.
 //! - `outbox/ground.rs`: the servers and tables that they share.
 
 mod ground;
@@ -20,7 +21,7 @@ use crate::kills::Store;
 
 pub use victim::run_victim;
 
-/// Runs the trial that is named, at full length; returns its violations, `None` for an unknown name.
+/// Runs the named trial at full length, and returns its violations; `None` for an unknown name.
 pub async fn run(program: &Path, arguments: &[String]) -> Option<Vec<String>> {
     let number = |name: &str, default: u64| {
         let at = arguments.iter().position(|argument| argument == name);

@@ -2,8 +2,8 @@
 //!
 //! - `rooms/crowd.rs`: many schedulers and users at once. `rooms/order.rs`: users are admitted in order,
 //!   and a freed place is taken at once.
-//! - `rooms/scale.rs`: what the operations cost with very many waiters. `rooms/draw.rs`: a pre-queue of
-//!   very many users, whose draw another program verifies.
+//! - `rooms/scale.rs`: the cost of operations with very many waiters. `rooms/draw.rs`: a pre-queue
+//!   of very many users, whose draw another program verifies.
 //! - `rooms/fire.rs`: processes that are killed, on a Redis that is restarted.
 //! - `rooms/command.rs`: `trials rooms …`.
 

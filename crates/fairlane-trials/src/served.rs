@@ -1,8 +1,8 @@
-//! The server under load: what HTTP costs, what waiting costs, and whether one key can spoil it for
-//! another.
+//! The server under load: the cost of HTTP, the cost of held requests, and whether one key can slow
+//! down another.
 //!
-//! - `served/cycle.rs`: jobs in batches through the server, against the library alone.
-//! - `served/single.rs`: one job a request, against a handler that does nothing.
+//! - `served/cycle.rs`: jobs in batches through the server, compared with the library alone.
+//! - `served/single.rs`: one job per request, compared with a handler that does nothing.
 //! - `served/idle.rs`: very many long polls or event streams at once.
 //! - `served/flood.rs`: a key that floods beside one that does not.
 //! - `served/process.rs`: the processes that are measured. `served/client.rs`: a client that costs

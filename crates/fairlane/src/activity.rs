@@ -1,7 +1,7 @@
 //! The activity log: what a command changes, in words, and how it is recorded.
 //!
-//! A change is recorded after it was made, in the same request. If that fails, the change stands and
-//! the log has no entry of it; a warning says so.
+//! A change is recorded after it was made, in the same request. If recording fails, the change
+//! stays in effect, the log has no entry for it, and a warning is written to the program's log.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::rate::rate_text;
 
-/// The name of a user of this machine, who needs no key.
+/// The actor that is recorded for a user of this machine, who needs no key.
 pub const LOCAL_ACTOR: &str = "local";
 
 /// A change that an operator can make.
@@ -25,7 +25,7 @@ pub struct Change {
     pub subject: Option<ActivitySubject>,
     /// The change, in words; followed by the number of jobs if that is not 0.
     pub text: String,
-    /// The number of jobs; 0 if the change is not about jobs, or names the job.
+    /// The number of changed jobs; 0 if the change is not about jobs, or if its text names the job.
     pub jobs: u64,
 }
 
@@ -127,7 +127,7 @@ impl Change {
         is_made.then_some(self)
     }
 
-    /// The change with the number of jobs that it was made to; `None` if there were none.
+    /// The change with the number of jobs that it affected; `None` if it affected none.
     fn of_made_jobs(self, made: usize) -> Option<Self> {
         let jobs = if self.jobs == 0 { 0 } else { made as u64 };
         (made > 0).then_some(Self { jobs, ..self })
@@ -142,7 +142,8 @@ impl Change {
         Self::new(SubjectKind::Group, &bulk.group, format!("{text} bulk action {}", bulk.id))
     }
 
-    /// A change of jobs, of one group or of several.
+    /// A change to jobs. Its subject is their group, or the queue if the jobs are of several
+    /// groups.
     fn of_jobs(jobs: &[JobRef], text: &str) -> Option<Self> {
         let first = jobs.first()?;
         let change = match jobs {
@@ -166,7 +167,8 @@ pub struct RequestLog {
 #[derive(Debug, Default)]
 struct Entries {
     next: u64,
-    /// The number of each entry about several jobs, and its jobs so far.
+    /// The entries about several jobs, by subject and text: the number of the entry, and its jobs
+    /// so far.
     about_jobs: HashMap<(Option<ActivitySubject>, String), (u64, u64)>,
 }
 
@@ -220,7 +222,7 @@ pub(crate) fn recorded(engine: Arc<dyn Engine>, actor: &str) -> Arc<dyn Engine> 
 
 type Submitted = Result<Reply, EngineError>;
 
-/// A text without control characters, cut to this many bytes.
+/// The text with spaces for control characters, truncated to `most` bytes; `?` for an empty text.
 fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
     for character in text.chars().map(|one| if one.is_control() { ' ' } else { one }) {

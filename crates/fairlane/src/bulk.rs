@@ -61,14 +61,16 @@ impl NewBulk {
         self
     }
 
-    /// Adds the value of this fold to the summary; every worker must have it (`Worker::fold`).
+    /// Adds the value of this fold to the summary; every worker must register it with
+    /// `Worker::fold`.
     pub fn fold(mut self, name: impl Into<String>) -> Self {
         self.plan.fold = Some(name.into());
         self
     }
 
     /// Stores the fingerprint of the source's first line
-    /// ([`NdjsonReader::first`](crate::NdjsonReader::first)), so that another source is recognised.
+    /// ([`NdjsonReader::first`](crate::NdjsonReader::first)), so that a different source is
+    /// detected.
     pub fn source(mut self, fingerprint: impl Into<String>) -> Self {
         self.plan.source = Some(fingerprint.into());
         self

@@ -7,10 +7,10 @@ use crate::error::Error;
 use crate::fairlane::Fairlane;
 
 impl Fairlane {
-    /// A worker that also delivers the callbacks of bulk actions. They are signed after Standard
-    /// Webhooks, retried for up to a day, and not sent to private addresses unless the settings
-    /// permit it. The number of retries is a setting of the type `fairlane-callback`; an existing
-    /// setting stays.
+    /// A worker that also delivers the callbacks of bulk actions. They are signed as Standard
+    /// Webhooks specifies, retried for up to a day, and not sent to private addresses unless the
+    /// settings permit it. The number of retries is a setting of the type `fairlane-callback`; an
+    /// existing setting stays.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -1,7 +1,7 @@
 //! Dead jobs: jobs that failed for good or have no attempts left.
 //!
-//! Invariant: a scan processes each job that was dead when it began at most once, so that jobs
-//! which die again during a requeue do not keep it going, also if it is continued with a cursor.
+//! Invariant: a scan processes each job that was dead when it began at most once, also if it is
+//! continued with a cursor. Jobs that die again during a requeue therefore do not make it endless.
 //! The engine's operations take ids; a filter scans the list of dead jobs page by page.
 
 use std::fmt;
@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 
-/// Pages of the engine that one [`Dead::page`] reads.
+/// Most pages of the engine that one [`Dead::page`] reads.
 const PAGES_MAX: usize = 40;
 
 /// A selection of dead jobs, made with [`Fairlane::dead`](crate::Fairlane::dead) and narrowed by
@@ -267,7 +267,7 @@ impl Dead {
             }
             let Some(next) = next.filter(|_| !is_end) else { return Ok((outcomes, None)) };
             scanned += next.saturating_sub(rank);
-            // Jobs that have left the list have moved the others up.
+            // Jobs that left the list moved the following jobs to lower ranks.
             rank = next.saturating_sub(count - (outcomes.full - full_before));
         }
         Ok((outcomes, Some(DeadCursor { rank, began_at })))

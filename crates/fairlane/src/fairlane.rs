@@ -28,7 +28,7 @@ use crate::retry_budget::RetryBudget;
 use crate::room::Room;
 use crate::sender::{JobSender, Sent};
 
-/// Fewest jobs that a list of any state scans in each place.
+/// The least number of jobs that a list of any state scans in each place.
 const SCANNED_MIN: usize = 100;
 
 /// A handle to a queue. Clones refer to the same queue.
@@ -48,9 +48,9 @@ const SCANNED_MIN: usize = 100;
 #[derive(Clone)]
 pub struct Fairlane {
     engine: Arc<dyn Engine>,
-    /// Where the engine was opened; `None` if the caller opened it.
+    /// The address that the engine was opened at; `None` if the caller opened the engine.
     address: Option<Arc<str>>,
-    /// Started when the first lock is acquired.
+    /// The client for locks, started when the first lock is acquired.
     locks: Arc<OnceLock<LockClient>>,
 }
 
@@ -60,8 +60,8 @@ impl Fairlane {
     /// `memory:` keeps the queue in this process. `./data` (or `dir:data`) keeps it in a directory
     /// that one process at a time can own. `redis://host:port` is a Redis or Valkey server,
     /// `redis+cluster://host:port,host:port` a cluster. `http://host:port` or `https://host` is a
-    /// queue behind a Fairlane server, as is a directory that a server owns; a server's settings
-    /// are left as they are, as by [`attach`](Self::attach).
+    /// queue behind a Fairlane server, as is a directory that a server owns; the settings of a
+    /// server stay as they are, as with [`attach`](Self::attach).
     pub async fn open(url: &str) -> Result<Self, Error> {
         Ok(Self::at(url, fairlane_engine::open_default(url).await?))
     }
@@ -113,7 +113,7 @@ impl Fairlane {
         Ok(self.locks.get_or_init(|| client))
     }
 
-    /// The engine, which carries out every operation.
+    /// The engine that carries out every operation.
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
     }
@@ -278,8 +278,8 @@ impl Fairlane {
         Ok(self.engine.call(CancelJob { jobs }).await?.cancellations)
     }
 
-    /// Checks the consistency of the store and, with `repair`, repairs it. Safe while others work.
-    /// It may be stopped at any time and repeated.
+    /// Checks the consistency of the store and, with `repair`, repairs it. It is safe while
+    /// producers and workers are active, and it can be stopped at any time and repeated.
     pub async fn audit(
         &self,
         repair: bool,

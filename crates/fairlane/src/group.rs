@@ -98,7 +98,7 @@ impl Group {
         self
     }
 
-    /// Sets what is added to its score under the discipline `classic`, in milliseconds of age.
+    /// Sets the age in milliseconds that is added to its score under the discipline `classic`.
     pub fn base_priority(mut self, base_priority: i64) -> Self {
         self.patch.base_priority = Some(base_priority);
         self
@@ -116,7 +116,7 @@ impl Group {
         self
     }
 
-    /// Sets everything that this patch sets.
+    /// Replaces the collected changes by this patch.
     pub fn patch(self, patch: GroupPatch) -> Self {
         Self { patch, weight: None, rate: None, ..self }
     }
@@ -157,7 +157,8 @@ impl Group {
     }
 
     /// Makes its waiting jobs due now: delayed ones, and those that wait for a retry. Scans at most
-    /// 100,000 waiting jobs of all groups; the reply says where to continue. The first call is at 0.
+    /// 100,000 waiting jobs of all groups; the reply says where to continue. The cursor of the
+    /// first call is 0.
     pub async fn make_due(&self, cursor: u64) -> Result<MadeDue, Error> {
         let group = Some(GroupId::new(&self.name)?);
         let mut all = MadeDue { moved: 0, next: Some(cursor) };

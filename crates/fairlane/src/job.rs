@@ -31,8 +31,8 @@ pub struct Job {
     group: String,
     type_id: String,
     id: Option<String>,
-    /// The id of a job without one. It is drawn here, so that a clone that is enqueued again is the
-    /// same job.
+    /// The id that the job gets if the caller sets none. It is drawn when the job is made, so a
+    /// clone that is enqueued again is the same job.
     unnamed: Uuid,
     level: Level,
     cost: u32,
@@ -80,8 +80,8 @@ impl Job {
 
     /// Sets its id within the group. A second job with the same id is not added, so an id from your
     /// own data (an order number) makes enqueueing idempotent. A different job with the same id is
-    /// reported ([`JobReceipt::Differs`]). A job without an id, and each of its clones, has the
-    /// same random UUID (version 7).
+    /// reported ([`JobReceipt::Differs`]). A job without an id gets a random UUID (version 7),
+    /// which its clones share.
     pub fn id(self, id: impl Into<String>) -> Self {
         Self { id: Some(id.into()), ..self }
     }
@@ -118,7 +118,7 @@ impl Job {
     }
 
     /// The id it is enqueued under outside a bulk action: the one it was given, else the UUID drawn
-    /// for it. A caller that got no reply repeats the call with this id, and nothing is added
+    /// for it. A caller that got no reply can repeat the call with this id without adding the job
     /// twice.
     pub fn id_alone(&self) -> String {
         self.id.clone().unwrap_or_else(|| self.unnamed.to_string())

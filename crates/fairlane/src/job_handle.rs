@@ -42,13 +42,14 @@ impl JobHandle {
         Self { engine, group, id }
     }
 
-    /// The job with its state, payload and result; `None` if there is no such job, or no longer.
+    /// The job with its state, payload and result; `None` if the job does not exist or was removed.
     pub async fn view(&self) -> Result<Option<JobView>, Error> {
         Ok(self.engine.call(InspectJob { job: self.name()? }).await?)
     }
 
     /// Waits until the job is completed, dead or cancelled, and returns it with its result; `None`
-    /// if there is no such job, or no longer. Retries for a minute while the engine does not reply.
+    /// if the job does not exist or was removed. Retries for a minute while the engine does not
+    /// reply.
     pub async fn finished(&self) -> Result<Option<JobView>, Error> {
         let job = self.name()?;
         let mut retries = RetryLoop::new(Waiting::default());
@@ -106,7 +107,7 @@ impl JobHandle {
     }
 }
 
-/// Reads the result of a job that was looked at.
+/// Reads the result from the view of a job.
 ///
 /// ```
 /// use fairlane::{Fairlane, JobViewExt};

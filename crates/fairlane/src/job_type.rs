@@ -86,7 +86,7 @@ impl JobType {
         self
     }
 
-    /// Sets everything that this patch sets.
+    /// Replaces the collected changes by this patch.
     pub fn patch(self, patch: TypePatch) -> Self {
         Self { patch, rate: None, ..self }
     }

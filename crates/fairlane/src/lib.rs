@@ -35,7 +35,8 @@
 //! | [`QueueState`], [`views`] | what operators see, and its JSON |
 //! | [`Error`] | what went wrong, and what to do about it |
 //!
-//! Decisions are the engine's: every operation that is not here can be sent to [`Fairlane::engine`].
+//! The engine makes all decisions. Operations without a method here can be sent to
+//! [`Fairlane::engine`].
 //!
 //! # Source
 //!
@@ -47,11 +48,12 @@
 //!   `activity.rs`: the log of changes by operators.
 //! - `lock.rs`: locks; `lock/` acquires, renews and releases them. `room.rs`: waiting rooms; `room/` has
 //!   draws and passes. `ranking.rs`: boards.
-//! - `state.rs`: the state of a queue and warnings about it. `views.rs`: what is shown, as JSON.
+//! - `state.rs`: the state of a queue and warnings about it. `views.rs`: the JSON of responses and
+//!   of `--json`.
 //! - `sender.rs`: sends jobs in order; `retry_budget.rs`: retries when the queue is full or does not
 //!   reply. `error.rs`: errors.
 //! - `depth.rs`: the nesting depth of JSON.
-//! - `rate.rs`, `duration.rs`, `time.rs`: text forms of these.
+//! - `rate.rs`, `duration.rs`, `time.rs`: rates, durations and times as text.
 
 mod activity;
 mod bulk;

@@ -4,13 +4,14 @@
 //!   subscription. `lock/renewals.rs`: its leases, and the thread that renews them.
 //! - `lock/acquisition.rs`: one acquisition, until it is held or given up; `lock/timer.rs`: when a
 //!   lease of another holder ends. `lock/lease.rs`: one lease; `lock/release.rs`: its release.
-//! - `lock/guard.rs`: what the holder has in hand; `lock/deadline.rs`: when it has lost it.
-//!   `lock/reentry.rs`: locks that a task holds.
+//! - `lock/guard.rs`: the guard of a holder; `lock/deadline.rs`: points in time that also pass
+//!   while the machine is suspended. `lock/reentry.rs`: locks that a task holds.
 //! - `lock/fencing.rs`: how a resource refuses a holder that has lost its lock.
 //! - `lock/error.rs`: errors, which name the holder.
 //!
-//! Invariant: one task at a time sends the requests of an acquisition, one after the other, so that no
-//! renewal crosses a release. Left out on purpose: decisions about who is next, which are the engine's.
+//! Invariant: one task at a time sends the requests of an acquisition, one after the other, so that
+//! no renewal crosses a release. Left out on purpose: the choice of the next holder, which the
+//! engine makes.
 
 mod acquisition;
 mod client;
@@ -59,16 +60,18 @@ pub struct LockOptions {
     pub wait: Duration,
     /// How long to wait in all; 10 s by default.
     pub max_wait: Duration,
-    /// Whether to leave a lock that is reserved for a waiter to it, and to lose one's own turn to no
-    /// newcomer. By default a newcomer may take it; a waiter loses it three times at most. An exclusive lock
-    /// is reserved only for a waiter whose process responds late, or with a ttl or `max_hold` below a second.
+    /// Whether to keep to the order of the waiters: not to take a lock that is reserved for another
+    /// waiter, and not to lose a reserved lock to a newcomer. By default a newcomer may take a
+    /// reserved lock; a waiter loses it three times at most. An exclusive lock is reserved only for
+    /// a waiter whose process responds late, or that asked for a ttl or `max_hold` below a second;
+    /// others are granted it directly.
     pub fair: bool,
-    /// How long the lock stays free after this holder has died, so that its last requests have
-    /// ended before the next holder begins; none by default.
+    /// How long no caller can acquire the lock after this holder has died, so that its last
+    /// requests have ended before the next holder begins; zero by default.
     pub lock_delay: Duration,
-    /// The longest time to hold the lock, renewals included; without limit by default.
+    /// The longest time to hold the lock, including renewals; unlimited by default.
     pub max_hold: Option<Duration>,
-    /// The name that others see; host, program and process id by default.
+    /// The name of the holder in errors and views; host, program and process id by default.
     pub holder: Option<String>,
     /// Whether [`Lock::with`] lets the work go on after the lock was lost, instead of cancelling it.
     pub continue_when_lost: bool,
@@ -97,8 +100,8 @@ impl Default for LockOptions {
 /// A handle to a lock, made with [`Fairlane::lock`].
 ///
 /// A lock is a lease: it passes on when its holder has died or was cut off. A holder that does not
-/// notice this in time, because its process was suspended for instance, then works beside the next
-/// one. Let the resource check the [fence](LockHold::fence) where that matters; see
+/// notice this in time, for instance because its process was suspended, then works at the same time
+/// as the next holder. Let the resource check the [fence](LockHold::fence) where that matters; see
 /// [`fencing`]. Without a checked fence a lock is advisory.
 ///
 /// ```
@@ -133,12 +136,12 @@ impl Lock {
         Self { options, ..self }
     }
 
-    /// Acquires the lock to read, beside other readers.
+    /// Acquires the lock to read, together with other readers.
     pub fn read(self) -> Self {
         self.mode(LockMode::Read)
     }
 
-    /// Acquires the lock to write, without readers and other writers.
+    /// Acquires the lock to write, to the exclusion of readers and other writers.
     pub fn write(self) -> Self {
         self.mode(LockMode::Write)
     }
@@ -175,8 +178,8 @@ impl Lock {
     /// Acquires the lock, runs the work and releases the lock. The work is cancelled when the lock
     /// is lost ([`LockError::Lost`]), at its next `await`; its effects until then remain.
     ///
-    /// The same lock within the work is an error at once ([`LockError::Reentered`]), because the
-    /// work would wait for itself.
+    /// Acquiring the same lock within the work fails at once ([`LockError::Reentered`]), because
+    /// the work would wait for itself.
     pub async fn with<T, W, F>(self, work: W) -> Result<T, Error>
     where
         W: FnOnce(LockHold) -> F,
@@ -188,7 +191,7 @@ impl Lock {
         let work = reentry::within(&hold, async { work(hold.clone()).await });
         if continues {
             let output = work.await;
-            // The work has learned of a loss by itself; without a release the ttl ends the hold.
+            // The work gets a loss from the hold. If the release fails, the ttl ends the hold.
             let _ = guard.release().await;
             return Ok(output);
         }
@@ -199,7 +202,8 @@ impl Lock {
         };
         match guard.release().await {
             Ok(false) => Err(LockError::Lost(hold.taken_away()).into()),
-            // The lock was held as long as the work ran; it passes on when its ttl has passed.
+            // The lock was held until the work ended. If the release failed, it passes on after its
+            // ttl.
             Ok(true) | Err(_) => Ok(output),
         }
     }

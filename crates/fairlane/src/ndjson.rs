@@ -380,7 +380,8 @@ impl<'de> Visitor<'de> for PairsVisitor {
     }
 }
 
-/// The parser counts lines within its input, which is one line.
+/// The parser's message with its column only: its input is one line, so its line number is always
+/// 1.
 fn not_an_object(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or(&text);

@@ -3,8 +3,9 @@
 //! - `ranking/rebuild.rs`: counting a board again from a source, and comparing it with one.
 //! - `ranking/lines.rs`: a source as lines of JSON.
 //!
-//! An event counts once under its id, in whichever order and how often it arrives, so a board can be
-//! fed from an outbox. A refused or failed update is logged and is an error: it is never lost silently.
+//! An event counts once under its id, however often and in whatever order it arrives, so a board
+//! can be fed from an outbox. A refused or failed update is logged and is an error: it is never
+//! lost silently.
 
 mod lines;
 mod rebuild;
@@ -31,7 +32,7 @@ use crate::fairlane::{Fairlane, broken};
 use crate::job::Job;
 use crate::views::RankEntryView;
 
-/// Members of a standing that the job about a closed season has.
+/// The number of members in the payload of the job about a closed season.
 const SEASON_MEMBERS: usize = 100;
 
 /// Why a board refused a request.
@@ -61,7 +62,7 @@ pub enum RankingError {
     /// The season has not begun.
     #[error("season {0} has not begun")]
     NotBegun(u64),
-    /// The season was closed too long ago.
+    /// The season was closed too long ago; its standing is no longer kept.
     #[error("season {0} was closed too long ago; its standing is not kept any more")]
     Forgotten(u64),
     /// Another rebuild, or the close of a season, has dropped the rebuild.
@@ -97,7 +98,7 @@ pub(crate) const fn reason(outcome: Outcome) -> &'static str {
 pub struct MemberRank {
     /// The member with its score, position and rank.
     pub entry: RankEntry,
-    /// All members.
+    /// The number of members in the standing.
     pub members: u64,
     /// The share of the members that are not in front, in percent: 100 for the first.
     pub percentile: f64,
@@ -110,7 +111,7 @@ pub struct MemberRank {
 pub struct ClosedSeason {
     /// When it was closed, by the clock of the store.
     pub closed_at: Micros,
-    /// Its members.
+    /// The number of members in its standing.
     pub members: u64,
     /// The first members of its standing.
     pub entries: Vec<RankEntry>,

@@ -93,7 +93,7 @@ impl RetryLoop {
             }
         };
         let is_down = matches!(backpressure, Backpressure::Down(_));
-        // An outage in the middle of a long wait for room has a budget of its own.
+        // An outage during a long wait for room in the queue has its own budget.
         let before = self.stalled.filter(|(was_down, _)| *was_down == is_down);
         let (_, since) = *self.stalled.insert(before.unwrap_or_else(|| (is_down, Instant::now())));
         let waited = since.elapsed();

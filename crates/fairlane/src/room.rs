@@ -1,6 +1,6 @@
 //! Waiting rooms: users wait in order for one of a limited number of active places.
 //!
-//! - `room/draw.rs`: the draw of a pre-queue, and how anyone verifies it.
+//! - `room/draw.rs`: the draw of a pre-queue and its verification.
 //! - `room/pass.rs`: signed passes, which an edge checks without a call.
 //!
 //! A room needs no setup: the first user that joins makes it. Its limits can be changed at any time.
@@ -36,7 +36,7 @@ pub enum RoomError {
     /// The token has no place: it never had one, or its place has ended.
     #[error("the token has no place in this room; join it again")]
     UnknownPlace,
-    /// The place waits.
+    /// The place is waiting, not active.
     #[error("the place is not active yet{}", .position.map_or(String::new(), |at| format!(": position {at}")))]
     Waiting {
         /// The position, from 1.
@@ -45,7 +45,7 @@ pub enum RoomError {
     /// A class that would be removed has waiters.
     #[error("a priority class that would be removed has waiters")]
     ClassInUse,
-    /// A pre-queue begins in a room without waiters only.
+    /// A pre-queue can begin only in a room without waiters.
     #[error("the room has waiters; a pre-queue begins in a room without any")]
     NotEmpty,
     /// There is no pre-queue to open or to verify.
@@ -122,7 +122,7 @@ impl Room {
         }
     }
 
-    /// The state of a place, without a sign of life.
+    /// The state of a place. It does not count as a poll, so it does not keep the place.
     pub async fn show(&self, token: &PlaceToken) -> Result<PlaceStatus, Error> {
         Ok(self.engine.call(ShowPlace { room: self.name()?, token: token.clone() }).await?)
     }

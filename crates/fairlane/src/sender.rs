@@ -21,11 +21,12 @@ use crate::retry_budget::{Backpressure, RetryBudget, RetryLoop, Waiting};
 pub struct JobSender<T> {
     engine: Arc<dyn Engine>,
     waiting: Waiting,
-    /// Jobs that were not taken yet; those before the first one without a receipt can be.
+    /// Jobs that `take_sent` has not returned yet. It returns those before the first one without a
+    /// receipt.
     buffer: VecDeque<Buffered<T>>,
     /// Jobs at the front of the buffer that have receipts.
     sent: usize,
-    /// Bytes of the payloads of the others.
+    /// Payload bytes of the jobs behind them.
     bytes: usize,
     is_in_doubt: bool,
 }

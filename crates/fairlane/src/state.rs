@@ -53,7 +53,7 @@ impl QueueState {
 fn unattended_types(queue: &QueueView, types: &[(TypeId, TypeView)]) -> impl Iterator<Item = String> {
     let is_unattended = |view: &TypeView| {
         let has_jobs = view.ready > 0 || view.active_lanes.iter().sum::<u64>() > 0;
-        // This machine's clock; that of the engine is close to it.
+        // Measured with this machine's clock, which is close to that of the engine.
         let silence_us = view.asked_at.map(|asked_at| Clock::System.now().since(asked_at));
         let is_attended = silence_us.is_some_and(|us| us <= WORKER_SILENCE_MS * 1000);
         // A lane keeps a cancelled job until a lease removes it.

@@ -1,4 +1,4 @@
-//! Views: what is shown of a queue, as JSON.
+//! Views: the state of a queue as JSON.
 //!
 //! Responses of the HTTP API and `--json` of the command line have these shapes, so a script that
 //! reads one of them reads the other. A view is made with `From` or `new` from the engine's reply,
@@ -86,7 +86,7 @@ impl Serialize for Time {
     }
 }
 
-/// Schemas of words for the description of the HTTP API.
+/// Schemas of enumerated strings, for the OpenAPI description of the HTTP API.
 #[cfg(feature = "openapi")]
 pub mod schema {
     use fairlane_core::Level;

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The cases that are measured.
 
 use super::system::System;
 use std::fmt;
@@ -17,13 +17,13 @@ pub struct Case {
 /// How jobs are enqueued.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mode {
-    /// Many jobs in a call.
+    /// Many jobs per call.
     Bulk,
-    /// One job in a call.
+    /// One job per call.
     Single,
 }
 
-/// The number of customers of the cases that others are compared with.
+/// The number of customers of the reference cases.
 const REFERENCE_CUSTOMERS: u32 = 100;
 
 const fn fairlane(mode: Mode, slots: Option<u32>, customers: u32) -> Case {
@@ -72,7 +72,7 @@ impl Case {
 }
 
 impl Mode {
-    /// The word for it in arguments and results.
+    /// The name of the mode in arguments and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bulk => "bulk",

@@ -1,11 +1,11 @@
-//! The figures of all rounds, as a table and as JSON.
+//! The results of all rounds, as a table and as JSON.
 
 use super::Workload;
 use super::case::Case;
 use super::system::System;
 use std::process::Command;
 
-/// Every result, with what it depends on.
+/// All results, with the workload and the systems that were skipped.
 pub struct Report {
     pub workload: Workload,
     pub rounds: u32,
@@ -13,13 +13,13 @@ pub struct Report {
     pub skipped: Vec<String>,
 }
 
-/// The figures of one case, one for each round.
+/// The results of one case, one for each round.
 pub struct Row {
     pub case: Case,
     pub rounds: Vec<Figures>,
 }
 
-/// What a program has printed.
+/// The output of a program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figures {
     pub enqueue_s: f64,
@@ -98,7 +98,7 @@ impl Report {
         self.skipped.iter().fold(text, |text, sentence| text + sentence + "\n")
     }
 
-    /// The same for a program, with the figures of each round.
+    /// The report as JSON, with the results of each round.
     pub fn json(&self) -> String {
         let rows: Vec<String> = self.rows.iter().map(|row| self.json_row(row)).collect();
         let skipped: Vec<String> = self.skipped.iter().map(|sentence| quoted(sentence)).collect();

@@ -107,7 +107,7 @@ fn require(program: &str, debian_package: &str) -> Outcome {
     }
 }
 
-/// Runs a command without its output; an error has the last line of it.
+/// Runs a command without printing its output; an error contains the last line of it.
 fn quietly(command: &mut Command) -> Outcome {
     let line = shell::command_line(command);
     let output = command.output().map_err(|error| format!("`{line}` could not be started: {error}"))?;

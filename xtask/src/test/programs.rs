@@ -113,8 +113,8 @@ const REDIS_LEAST: (u32, u32) = (7, 0);
 /// The program that Debian runs before it starts a service.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 /// Runs a command (the arguments after the first) while the policy at the first argument forbids
-/// services to start. A policy that the machine has already is left alone, and decides. A shell
-/// does it, as it removes the file on Ctrl-C.
+/// services to start. An existing policy of the machine is kept and applies instead. This is a
+/// shell script, because a shell removes the file on Ctrl-C.
 const WITHOUT_SERVICES: &str = "\
 policy=$1; shift
 if (set -C; printf '#!/bin/sh\\nexit 101\\n' > \"$policy\") 2> /dev/null; then
@@ -152,7 +152,8 @@ pub fn has_nextest(root: &Path) -> bool {
     shell::succeeds_quietly(&mut shell::cargo(root, &["nextest", "--version"]))
 }
 
-/// Without this check, a missing component fails only when a step needs it, minutes later.
+/// Checks the components of the toolchain. Otherwise a missing one would fail only when a step
+/// needs it, minutes later.
 fn check_components(has_command: impl Fn(&str) -> bool) -> Outcome {
     let missing = COMPONENTS.iter().filter(|(_, command)| !has_command(command));
     let missing: Vec<&str> = missing.map(|(component, _)| *component).collect();
@@ -166,14 +167,15 @@ fn check_components(has_command: impl Fn(&str) -> bool) -> Outcome {
     ))
 }
 
-/// Debian keeps the programs of a PostgreSQL server outside the PATH, in a folder for each version.
+/// Whether the programs of a PostgreSQL server exist, on the PATH or where Debian keeps them, in a
+/// folder per version.
 fn has_postgres() -> bool {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     shell::find("initdb").is_some()
         || versions.map(|one| one.path().join("bin/initdb")).any(|one| one.exists())
 }
 
-/// Debian's python3 comes without the parts that make a virtual environment.
+/// Whether Python can create a virtual environment; on Debian that is a separate package.
 fn has_venv() -> bool {
     shell::succeeds_quietly(Command::new("python3").args(["-c", "import ensurepip, venv"]))
 }

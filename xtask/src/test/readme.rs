@@ -1,9 +1,10 @@
 //! The commands of README.md and docs/install.md, run as a reader would run them.
 //!
-//! A fenced block whose info string is `sh run` holds commands that must succeed, one to a line (a backslash at
-//! the end of a line joins it with the next). Each runs in a bash of its own at the workspace root, with the program
-//! on the PATH that was installed as the README installs it. Not done:
-//! variables or folder changes that outlive their line, and commands that start this very check again.
+//! A fenced block whose info string is `sh run` holds commands that must succeed, one to a line (a
+//! backslash at the end of a line joins it with the next). Each runs in a bash of its own at the
+//! workspace root, with the program on the PATH that was installed as the README installs it. Left
+//! out: variables or folder changes that outlive their line, and commands that start this check
+//! again.
 
 use crate::{Outcome, shell};
 use std::ffi::OsString;
@@ -14,7 +15,7 @@ use std::time::Duration;
 const COMMAND_LIMIT: Duration = Duration::from_secs(600);
 const RUN_TAG: [&str; 2] = ["sh", "run"];
 
-/// Commands that end in this check, and so would never end.
+/// Commands that run this check, which would never end.
 const RECURSIVE: [&str; 2] = ["xtask test", ".ci/run"];
 
 /// The pages that begin with an installation, which is the first block of `sh` in both.

@@ -1,4 +1,4 @@
-//! Functions fit a screen, unless a comment says why one should not be divided.
+//! Functions fit on a screen, unless a comment says why one should not be divided.
 
 use super::{Finding, source, tree::Tree};
 

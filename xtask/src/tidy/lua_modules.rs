@@ -1,6 +1,6 @@
-//! The form of the Lua modules: a function library stays loaded, so a file keeps nothing between two
-//! calls. What stands at the top of a file is a function or a constant, every function of a module
-//! is defined once and used, and only the prelude talks to the server by its own names.
+//! The form of the Lua modules: a function library stays loaded, so a file keeps nothing between
+//! two calls. The top level of a file has only functions and constants, every function of a module
+//! is defined once and used, and only the prelude uses the server's own names.
 
 use super::{Finding, tree::Tree};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with a line on its own.
+/// The fault of a single line, if it has one.
 fn fault(line: &str, text: &str) -> Option<String> {
     let code = line.split("--").next().unwrap_or_default();
     if let Some(name) = words(code).find(|word| SERVER_NAMES.contains(word)) {

@@ -8,7 +8,7 @@ use super::{Finding, tree::Tree};
 const RULE: &str = "prose-width";
 const COLUMNS_MAX: usize = 100;
 
-/// A table whose sentences are those of other documents.
+/// A table that quotes sentences of other documents.
 const EXEMPT: &str = "docs/requirements.md";
 
 /// Finds lines of prose that are too wide.

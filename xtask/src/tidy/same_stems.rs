@@ -34,7 +34,7 @@ fn capabilities<'a>(tree: &'a Tree) -> BTreeSet<&'a str> {
 
 fn folders(capability: &str) -> Folders {
     let chapters = match capability {
-        // The chapters of the queue are those of no folder.
+        // The chapters of the queue are not in a subfolder.
         "queue" => CHAPTERS.to_owned(),
         _ => format!("{CHAPTERS}/{capability}"),
     };

@@ -11,14 +11,14 @@ use super::{Finding, tree::Tree};
 
 const RULE: &str = "snippets";
 
-/// Output and pictures.
+/// The language tag of output and diagrams.
 const SHOWN: &str = "text";
 
 /// Words at the start of a block of `text` that is a command.
 const COMMAND_WORDS: [&str; 9] =
     ["fairlane ", "cargo ", "curl ", "docker ", "dpkg ", "systemctl ", "ACL ", "psql ", "npm "];
 
-/// Documents about the inside of the project, for its authors.
+/// Documents about the internals of the project, for its authors.
 const EXEMPT: [&str; 2] = ["docs/design/", "docs/requirements.md"];
 
 /// Blocks that one crate compiles and runs as examples of its documentation.
@@ -181,7 +181,7 @@ struct Block<'a> {
     first: &'a str,
 }
 
-/// Finds blocks that nothing runs, and entries of the lists that fit nothing.
+/// Finds blocks that no test runs, and entries of the lists that match no block.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     check_lists(tree, COVERED, NOT_RUN)
 }

@@ -23,7 +23,7 @@ async fn main() -> ExitCode {
         if steps.is_multiple_of(1000) {
             let per_second = steps as f64 / started.elapsed().as_secs_f64();
             eprint!("\r{steps} of {ops} operations, {per_second:.0} a second ");
-            // Progress that cannot be shown is no reason to stop.
+            // A failure to print progress does not end the run.
             let _ = std::io::stderr().flush();
         }
     })

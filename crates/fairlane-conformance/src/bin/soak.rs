@@ -1,7 +1,7 @@
-//! Load and faults for a while, on a Redis it starts or on a data directory; fails if an invariant
-//! was violated.
+//! Runs load and faults for a given time, on a Redis that it starts or on a data directory; fails
+//! if an invariant was violated.
 //!
-//! With the arguments `victim FOLDER NUMBER` it is the process that is killed on a data directory.
+//! With the arguments `victim FOLDER NUMBER` it runs as the process that is killed.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,5 +1,6 @@
-//! `admit`: the `classic` discipline. The score decides which job is next, the window of this
-//! second how many pass; jobs it refuses wait, and no job is popped without room in the ready list.
+//! `admit`: the `classic` discipline. The score determines which job is next, and the window of
+//! this second how many pass. Refused jobs wait, and no job is popped without room in the ready
+//! list.
 
 mod backoff;
 mod order;

@@ -24,7 +24,7 @@ pub const CASES: &[Case] = cases![
     more_suspects_than_one_step_takes_are_refused,
 ];
 
-/// Audits everything, with and without repair; nothing may be found.
+/// Audits everything, with and without repair, and asserts that there are no findings.
 async fn sound(queue: &Subject) -> AuditReport {
     let mut report = AuditReport::default();
     for repair in [false, true] {
@@ -38,8 +38,8 @@ async fn nothing_is_found_in_an_empty_queue(queue: Subject) {
     assert_eq!(sound(&queue).await.groups, 0);
 }
 
-/// Jobs that are in a lane, waiting, leased, completed, dead, cancelled there and cancelled
-/// elsewhere.
+/// Adds jobs in every state: in a lane, waiting, leased, completed, dead, cancelled in a lane and
+/// cancelled elsewhere.
 async fn everywhere(queue: &Subject) {
     queue.add(jobs("g", 10)).await;
     queue.add([delayed(5000, "g", "later"), delayed(9000, "g", "never")]).await;

@@ -170,8 +170,8 @@ async fn its_delayed_jobs_end_in_bounded_steps(queue: Subject) {
     }
 }
 
-/// Its jobs that wait are listed only while they wait, however they came to it and however they
-/// left.
+/// A waiting job of a bulk action is listed only while it waits, whatever made it wait or ended the
+/// wait.
 async fn delayed_jobs_that_left_are_not_dropped_twice(queue: Subject) {
     queue.open("g", "b").await;
     queue.add([1000, 2000, 3000].map(|ms| in_bulk("b", delayed(ms, "g", &ms.to_string())))).await;
@@ -247,7 +247,7 @@ async fn one_without_jobs_is_aggregated_at_once(queue: Subject) {
     assert_eq!(queue.lease_bulks(10).await, [], "cancelling again leases it to no other worker");
 }
 
-/// Its aggregator has seen it as complete, and would report it so.
+/// The aggregator has seen the bulk action as complete, and would report that.
 async fn an_aggregation_under_way_is_called_off_and_begins_anew(queue: Subject) {
     queue.open("g", "b").await;
     queue.seal("g", "b").await;
@@ -280,7 +280,7 @@ async fn another_bulk_action_of_the_group_goes_on(queue: Subject) {
     assert_eq!(queue.end_counts("g", "x").await, [0, 0, 5]);
 }
 
-/// A lost reply: it is cancelled again.
+/// A client that lost the reply cancels again.
 async fn cancelling_again_changes_nothing(queue: Subject) {
     queue.open_with_jobs("g", "b", 2).await;
     let first = queue.cancel_bulk("g", "b").await;

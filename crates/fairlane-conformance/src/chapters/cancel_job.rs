@@ -134,7 +134,7 @@ async fn a_request_to_stop_ends_with_its_attempt(queue: Subject) {
     assert!(matches!(queue.extend(&again, LEASE_MS).await, Extension::Until(_)), "it is wanted again");
 }
 
-/// A lost reply: it is cancelled again.
+/// A client that lost the reply cancels again.
 async fn cancelling_again_changes_nothing(queue: Subject) {
     queue.add([job("g", "pending"), delayed(100, "g", "waiting"), job_of("other", "g", "running")]).await;
     queue.lease_of(&["other"], 1).await;

@@ -60,7 +60,7 @@ async fn only_dead_jobs_are_removed(queue: Subject) {
     }
 }
 
-/// A lost reply: the command is repeated.
+/// A client that lost the reply repeats the command.
 async fn discarding_again_says_that_it_is_gone(queue: Subject) {
     queue.add_dead(job("g", "1")).await;
     assert_eq!(queue.discard("g", &["1"]).await, [Disposal::Discarded]);

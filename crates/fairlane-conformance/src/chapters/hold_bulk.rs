@@ -191,7 +191,7 @@ async fn a_held_one_can_fail_and_drops_what_was_set_aside(queue: Subject) {
     assert_eq!(queue.queue_view().await.backlog, 0);
 }
 
-/// A lost reply: it is held again.
+/// A client that lost the reply holds it again.
 async fn holding_again_changes_nothing(queue: Subject) {
     queue.open_with_jobs("g", "b", 2).await;
     queue.hold("g", "b").await;

@@ -116,7 +116,7 @@ async fn two_aggregators_never_lease_the_same_one(queue: Subject) {
     assert_eq!(seen.len(), 40);
 }
 
-/// A lost reply costs nothing, and a long aggregation stays leased.
+/// A lost reply has no effect, and a long aggregation stays leased.
 async fn a_repeated_request_gets_the_same_leases_with_a_new_deadline(queue: Subject) {
     complete(&queue, "g", "b").await;
     let first = queue.lease_bulks_as("a", 1, LEASE_MS).await;
@@ -192,7 +192,7 @@ async fn names_of_aggregators_are_distinguished(queue: Subject) {
     }
 }
 
-/// It may be the same aggregator.
+/// The same aggregator may lease it again.
 async fn one_not_settled_in_time_is_leased_again_under_a_newer_fence(queue: Subject) {
     complete(&queue, "g", "b").await;
     let first = queue.lease_bulk().await;

@@ -69,7 +69,7 @@ async fn nothing_that_waits_is_nothing_to_do(queue: Subject) {
     assert_eq!(queue.make_due(None, 50, 100).await, MadeDue { moved: 0, next: None }, "beyond the end");
 }
 
-/// A lost reply: the command is repeated.
+/// A client that lost the reply repeats the command.
 async fn making_due_again_changes_nothing(queue: Subject) {
     queue.add([delayed(5000, "g", "1")]).await;
     assert_eq!(queue.make_due(Some("g"), 0, 100).await.moved, 1);

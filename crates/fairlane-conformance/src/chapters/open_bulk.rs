@@ -59,7 +59,7 @@ async fn a_new_bulk_action_is_open_and_empty(queue: Subject) {
     assert_eq!(queue.queue_view().await.active_groups, 0, "a bulk action without jobs is no work");
 }
 
-/// A lost reply: the producer opens again, perhaps with other numbers.
+/// A producer that lost the reply opens again, perhaps with other limits.
 async fn opening_again_changes_nothing(queue: Subject) {
     queue.open_within("g", "b", Some(5000), None).await;
     queue.add(jobs_in("b", "g", 2)).await;

@@ -1,4 +1,4 @@
-//! `report_progress`: how far a running attempt is; part of its lease.
+//! `report_progress`: the progress of a running attempt, which belongs to its lease.
 
 use fairlane_core::Fence;
 use fairlane_core::limits::{INTEGER_MAX, PROGRESS_REPORTS_MAX};

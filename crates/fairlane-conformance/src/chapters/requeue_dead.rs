@@ -95,7 +95,7 @@ async fn an_unknown_job_is_reported_and_not_created(queue: Subject) {
     assert_eq!(queue.find_job("g", "1").await, None);
 }
 
-/// A lost reply: the command is repeated.
+/// A client that lost the reply repeats the command.
 async fn requeuing_again_changes_nothing(queue: Subject) {
     queue.add_dead(job("g", "1")).await;
     assert_eq!(queue.requeue("g", &["1"]).await, [Requeued::Requeued]);

@@ -113,7 +113,7 @@ async fn a_resumed_one_completes(queue: Subject) {
     assert_eq!(queue.bulk_state("g", "b").await, BulkState::Aggregating);
 }
 
-/// A lost reply: it is resumed again.
+/// A client that lost the reply resumes it again.
 async fn resuming_again_changes_nothing(queue: Subject) {
     queue.open_with_jobs("g", "b", 2).await;
     queue.hold("g", "b").await;

@@ -147,7 +147,7 @@ async fn the_right_number_seals_it(queue: Subject) {
     assert!(matches!(queue.seal_expecting("g", "none", Some(0)).await, BulkSealed::Sealed(_)));
 }
 
-/// A lost reply: the producer seals again.
+/// A producer that lost the reply seals again.
 async fn sealing_again_says_the_same(queue: Subject) {
     queue.open_with_jobs("g", "b", 2).await;
     let first = queue.seal_expecting("g", "b", Some(2)).await;

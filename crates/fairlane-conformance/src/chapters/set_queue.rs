@@ -205,7 +205,7 @@ async fn a_refused_change_changes_nothing(queue: Subject) {
     assert_eq!(queue.queue_view().await, before);
 }
 
-/// A cancelled job may still stand in its list when the discipline changes.
+/// A cancelled job may still be in its list when the discipline changes.
 async fn a_changed_discipline_serves_every_group(queue: Subject) {
     queue.classic(100).await;
     queue.add([job("g", "in its lane"), job_of("u", "h", "ready")]).await;

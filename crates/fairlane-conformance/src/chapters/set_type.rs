@@ -169,7 +169,8 @@ async fn any_change_opens_a_type_that_a_retry_after_has_closed(queue: Subject) {
     }
 }
 
-/// A producer creates a type in this way; that must not open a type that its downstream has closed.
+/// A producer creates a type with an empty change, which must not open a type that its downstream
+/// has closed.
 async fn an_empty_change_leaves_a_closed_type_closed(queue: Subject) {
     queue.add(jobs("g", 2)).await;
     let leased = queue.lease_one().await;
@@ -189,7 +190,7 @@ async fn a_type_beyond_the_limit_is_refused(queue: Subject) {
     queue.set_type("t0", type_paused(false)).await;
 }
 
-/// Lets the next job of a type fail, to be tried again at once, and returns its state afterwards.
+/// Settles the next job of a type to be retried at once, and returns its state afterwards.
 async fn retried(queue: &Subject, type_name: &str) -> JobState {
     let leased = queue.lease_of(&[type_name], 1).await;
     assert_eq!(leased.len(), 1, "{type_name}");

@@ -111,7 +111,7 @@ async fn an_ended_one_gets_its_summary_and_stays_as_it_ended(queue: Subject) {
     assert_eq!(queue.queue_view().await.aggregating, 0);
 }
 
-/// This holds whatever changes its counts, its jobs or its seal afterwards.
+/// This holds for every later change of its counts, its jobs or its seal.
 async fn an_ended_one_that_is_settled_is_never_leased_again(queue: Subject) {
     queue.open_within("g", "b", None, Some(0)).await;
     queue.add(jobs_in("b", "g", 3)).await;
@@ -239,7 +239,7 @@ async fn one_released_with_a_delay_is_leased_after_it_and_not_before(queue: Subj
     assert!(queue.lease_bulk().await.fence > first.fence);
 }
 
-/// An aggregation that no worker can do must not delay those of others.
+/// An aggregation that no worker can perform must not delay others.
 async fn many_released_with_a_delay_do_not_delay_others(queue: Subject) {
     for number in 0..3 * LEASE_BULKS_MAX {
         let id = number.to_string();
@@ -266,7 +266,7 @@ async fn a_delay_out_of_range_is_invalid(queue: Subject) {
     assert_eq!(queue.engine.call(with(LEASE_MS_MAX)).await, Ok(BulkSettled(Verdict::Applied)));
 }
 
-/// A lost reply: the aggregator releases again.
+/// An aggregator that lost the reply releases again.
 async fn releasing_again_is_applied_without_effect(queue: Subject) {
     let unknown = queue_of_two(&queue).await;
     assert_eq!(queue.release_bulk(&unknown).await, Verdict::Applied);
@@ -371,7 +371,7 @@ async fn a_callback_is_added_in_the_same_step(queue: Subject) {
     assert_eq!(queue.settle(job, succeeded()).await, Verdict::Applied);
 }
 
-/// A lost reply: the aggregator repeats the command.
+/// An aggregator that lost the reply repeats the command.
 async fn a_callback_is_added_once(queue: Subject) {
     let leased = leased_bulk(&queue).await;
     for _ in 0..2 {

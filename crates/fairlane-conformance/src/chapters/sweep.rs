@@ -120,7 +120,7 @@ async fn bulk_actions_are_swept_in_turn(queue: Subject) {
     assert_eq!((queue.end_counts("last", "b").await, queue.queue_view().await.sweeping), ([0, 0, 1], 0));
 }
 
-/// Cancelled bulk actions whose last job runs are not visited until it ends.
+/// Cancelled bulk actions whose last job is running are not visited until it ends.
 async fn a_resume_takes_one_sweep_beside_many_stuck_bulk_actions(queue: Subject) {
     queue.open_with_jobs("g", "held", 10).await;
     queue.hold("g", "held").await;
@@ -339,7 +339,7 @@ async fn finished_jobs_past_their_time_go(queue: Subject) {
     assert_eq!(queue.find_job("g", "1").await, None);
 }
 
-/// Longer than finished jobs are kept by default.
+/// Longer than the default retention of finished jobs, in milliseconds.
 const RETENTION_MS: u64 = 25 * 3600 * 1000;
 
 async fn is_known(queue: &Subject, group: &str) -> bool {
@@ -385,7 +385,7 @@ async fn a_group_with_jobs_settings_or_bulk_actions_is_kept(queue: Subject) {
     assert!(is_known(&queue, "busy").await);
 }
 
-/// Coming back as a new group would put it ahead of the others once more.
+/// If it returned as a new group, it would be ahead of the others once more.
 async fn a_group_is_kept_while_it_would_gain_from_being_forgotten(queue: Subject) {
     let settings = Settings { completed_kept_max: 0, ..Settings::default() };
     queue.engine.call(SetQueue { settings }).await.expect("set_queue is answered");

@@ -1,6 +1,6 @@
-//! Seeded random steps through the core and through an engine that forwards them to another: a
-//! command or reply that is lost or changed on the way shows. Also a source of commands and replies
-//! of every kind.
+//! Seeded random steps through the core and through an engine that forwards them to another: this
+//! detects commands and replies that are lost or changed on the way. Also a source of commands and
+//! replies of every kind.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::generator::Generator;
 use super::{Action, Response, Step, apply_step, apply_to_all};
 use crate::subject::START;
 
-/// How long an existing wake-up may take.
+/// The longest time until an existing wake-up arrives.
 const WAKE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs an episode through the core and through `engine`, which forwards to `target`, whose time is

@@ -1,5 +1,5 @@
-//! The generator of random steps: few names, so that everything collides; every outcome, limit and
-//! error, often.
+//! The generator of random steps. It uses few names, so that steps collide, and reaches every
+//! outcome, limit and error often.
 //!
 //! - `generator/bulks.rs`: bulk actions, and jobs selected by name. `generator/reads.rs`: read-only
 //!   commands.
@@ -40,14 +40,14 @@ const TYPES: [&str; 5] = ["mail", "a:b%", "t", "z z", CALLBACK_TYPE];
 const WORKERS: [&str; 3] = ["w1", "w:2", "w%3"];
 /// Names of each group's bulk actions.
 const BULKS: [&str; 3] = ["b1", "b:2", "b%3"];
-/// Ids of one group; with the groups above this bounds the jobs alive.
+/// Number of job ids of one group; with the groups above it bounds the number of jobs.
 const IDS: u64 = 25;
-/// Ended leases, leased bulk actions and possibly dead jobs that are remembered, to be used again.
+/// Most ended leases, leased bulk actions and possibly dead jobs that are remembered for reuse.
 const PAST_MAX: usize = 30;
 const HOUR_US: u64 = 3_600_000_000;
-/// One in this many episodes is about another capability than the queue, in turn.
+/// One in this many episodes is about another capability than the queue; they take turns.
 const OTHER_EPISODES: u64 = 3;
-/// In it, one in this many steps is of the queue.
+/// In an episode about another capability, one in this many steps is about the queue.
 const QUEUE_STEPS: u64 = 10;
 
 /// Draws commands of another capability than the queue.
@@ -76,15 +76,15 @@ pub(super) struct Generator {
     now: Micros,
     /// Steps drawn so far.
     drawn: u64,
-    /// Time also jumps by hours, and backward.
+    /// Whether time also jumps by hours, and backward.
     wild: bool,
-    /// The episode begins with many jobs that are due at the same moment.
+    /// Whether the episode begins with many jobs that are due at the same moment.
     floods: bool,
-    /// Payloads are so large that bytes bound a lease.
+    /// Whether payloads are so large that bytes bound a lease.
     heavy: bool,
-    /// Settings pause a group or type one time in this many.
+    /// One in this many settings pauses a group or type.
     paused_one_in: u64,
-    /// Steps name more types than the queue accepts.
+    /// Whether steps name more types than the queue accepts.
     many_types: bool,
     requests: [u64; WORKERS.len()],
     /// Whether both engines agree about the last request of a worker. Before a step back in time the
@@ -137,7 +137,7 @@ impl Generator {
         if episode % OTHER_EPISODES != OTHER_EPISODES - 1 {
             return Self::new(seed, episode);
         }
-        // Seeds differ, too, because most runs are short.
+        // The seed also shifts the turn, because most runs are short.
         let turn = episode / OTHER_EPISODES + seed / 2;
         Self::of_other(seed, episode, turn as usize % OTHERS.len())
     }
@@ -205,7 +205,7 @@ impl Generator {
         }
     }
 
-    /// Mostly forward in small steps; in a wild episode also far, and back.
+    /// Advances time, mostly in small steps; in a wild episode also far, and backward.
     fn pass_time(&mut self) {
         let us = match self.dice.below(1000) {
             0..300 => 0,
@@ -289,7 +289,7 @@ impl Generator {
 
     fn new_job(&mut self) -> NewJob {
         let fresh = self.fresh_job();
-        // Heavy jobs and floods are to fill a lease; a repeat adds nothing.
+        // Heavy jobs and floods are meant to fill a lease, to which a repeated job adds nothing.
         let again_one_in = if self.heavy || self.floods { 20 } else { 6 };
         if self.sent.is_empty() || !self.dice.one_in(again_one_in) {
             remember(&mut self.dice, &mut self.sent, fresh.clone());
@@ -444,7 +444,7 @@ impl Generator {
     }
 }
 
-/// Keeps one more item, and drops a random one where there are too many.
+/// Keeps one more item, and drops a random one if there are too many.
 fn remember<T>(dice: &mut Dice, kept: &mut Vec<T>, one: T) {
     if kept.len() == PAST_MAX {
         let other = dice.below(PAST_MAX as u64) as usize;

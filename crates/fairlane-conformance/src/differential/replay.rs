@@ -22,7 +22,7 @@ use crate::subject::START;
 
 /// Steps between two audits; an audit takes longer than a comparison of the states.
 const AUDIT_STEPS: usize = 500;
-/// Up to this many steps are compared one by one in a replay.
+/// Most steps that a replay compares one by one.
 const FEW_STEPS: usize = 60;
 
 /// The connections to Redis, made once for a run.
@@ -47,8 +47,8 @@ impl Backend {
         Self { redis, clock, flushing, sent_at_once: run.sent_at_once }
     }
 
-    /// Starts an episode with both sides empty but for their settings, without which Redis has no
-    /// row to compare. The first command also loads the library.
+    /// Starts an episode with both sides empty except for their settings, without which Redis has
+    /// no row to compare. The first command also loads the library.
     pub async fn start(&self) -> Episode<'_> {
         let mut flush = redis::cmd("FLUSHALL");
         flush.arg("ASYNC");
@@ -71,8 +71,8 @@ pub(super) struct Episode<'a> {
     /// a request that has expired once counts as forgotten on both sides.
     latest: Micros,
     steps_run: usize,
-    /// A replay audits after its last step, since the difference may be one that only an audit
-    /// finds.
+    /// Whether to audit after the last step. A replay does, because only an audit may find the
+    /// difference.
     audits_always: bool,
 }
 
@@ -188,8 +188,8 @@ impl Episode<'_> {
     }
 }
 
-/// Whether Redis ended its step of an audit before the last suspect, because each step has a budget,
-/// and found as little as the core.
+/// Whether Redis checked fewer suspects of an audit, because each step has a budget, and had no
+/// findings, like the core.
 fn is_shorter_audit(expected: &Response, given: &Response) -> bool {
     let (Response::Reply(expected), Response::Reply(given)) = (expected, given) else { return false };
     let (Reply::Audit(expected), Reply::Audit(given)) = (&**expected, &**given) else { return false };
@@ -213,8 +213,8 @@ fn response(result: Result<Response, EngineError>) -> Response {
     result.unwrap_or_else(|error| Response::Failed(error.to_string()))
 }
 
-/// Drives all futures at once; each is first polled in its turn, so that the commands are sent in
-/// their order.
+/// Runs all futures concurrently. Each is first polled in its turn, so that the commands are sent
+/// in order.
 async fn responses_in_order(futures: Vec<BoxFuture<'_, Response>>) -> Vec<Response> {
     let mut waiting: VecDeque<(usize, BoxFuture<'_, Response>)> = futures.into_iter().enumerate().collect();
     let mut responses: Vec<Option<Response>> = waiting.iter().map(|_| None).collect();

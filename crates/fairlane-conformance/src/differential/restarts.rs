@@ -1,5 +1,5 @@
 //! Seeded random steps through two machines: one that runs on, and one that is restored from its
-//! rows on disk every few steps. They must not differ: state that a restart loses shows here.
+//! rows on disk every few steps. They must not differ, so this detects state that a restart loses.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ pub fn restarts(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<
     Ok(())
 }
 
-/// Waiters for locks and their processes are not stored: they register again.
+/// The step without waiters for locks, which are not stored because they register again.
 fn without_waiters(mut step: Step) -> Step {
     match &mut step.action {
         Action::Other(Other::Lock(lock::Command::AcquireLock(acquire))) => acquire.wait = false,
@@ -64,8 +64,8 @@ fn without_waiters(mut step: Step) -> Step {
     step
 }
 
-/// Signs of life in waiting rooms are not stored: no waiter is dropped, and sweeps, which depend on
-/// the next one to be dropped, are left out.
+/// The step without effects of silent waiters, because polls in waiting rooms are not stored: no
+/// waiter is dropped, and sweeps, which depend on the next waiter to be dropped, are left out.
 fn without_silence(mut step: Step) -> Step {
     match &mut step.action {
         Action::Other(Other::Room(room::Command::SetRoom(set))) => {
@@ -79,7 +79,7 @@ fn without_silence(mut step: Step) -> Step {
     step
 }
 
-/// Every room with the longest retention.
+/// Steps that give every room the longest retention.
 fn rooms_with_retention() -> impl Iterator<Item = Step> {
     let settings = room::RoomSettings { retention_ms: ROOM_TTL_MS_MAX, ..Default::default() };
     let set = move |name: &&str| room::SetRoom { room: room_name(name), settings: settings.clone() };
@@ -93,8 +93,8 @@ fn dump_without_silence(machines: &Machines, now: Micros) -> Dump {
     dump
 }
 
-/// Pages over leases also count the positions of jobs whose lease has ended; a restart closes these
-/// gaps.
+/// Whether a step lists leases page by page. Pages also count the positions of jobs whose lease has
+/// ended, and a restart closes these gaps.
 fn pages_over_leases(step: &Step) -> bool {
     let Action::Command(Command::ListJobs(list)) = &step.action else { return false };
     list.listing == Listing::InFlight

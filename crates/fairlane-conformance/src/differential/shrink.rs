@@ -1,4 +1,4 @@
-//! Fewer steps that still diverge: pieces are removed as long as the remaining steps do.
+//! Shrinks a divergence: removes pieces as long as the remaining steps still diverge.
 //!
 //! Steps are explicit, fences included, and fences follow the clock; so removing a step changes
 //! little for the others. The number of replays is bounded.
@@ -16,7 +16,7 @@ pub(super) async fn shrink(
     difference: Difference,
 ) -> (Vec<Step>, Difference) {
     let mut search = Search { backend, replays_max, replays: 0, best: steps, difference };
-    // A difference that does not occur again cannot be shrunk; the steps are reported as they were.
+    // A difference that does not recur cannot be shrunk; the steps are then reported unchanged.
     if search.may_go_on() && search.attempt(search.best.clone()).await {
         loop {
             let before = search.size();
@@ -39,7 +39,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Runs these steps; if they diverge they are the best so far.
+    /// Runs these steps, and keeps them as the best so far if they diverge.
     async fn attempt(&mut self, mut steps: Vec<Step>) -> bool {
         self.replays += 1;
         let Some(difference) = self.backend.start().await.run(&steps).await else { return false };

@@ -39,7 +39,7 @@ pub async fn run_victim(folder: &Path, number: u64) {
 }
 
 fn print_line(verb: &str, job: &JobRef, fence: u64) {
-    // A line that is not written counts as not printed.
+    // A line that cannot be written counts as not printed.
     let _ = writeln!(std::io::stdout(), "{verb} {} {} {fence} .", job.group, job.id);
 }
 

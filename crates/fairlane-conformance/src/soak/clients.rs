@@ -104,7 +104,7 @@ pub(super) async fn work(
         let leased = perhaps_dropped(&mut dice, &ledger, leaser.lease(&types, jobs_max, lease_ms)).await;
         match leased {
             Some(Ok(batch)) if batch.jobs.is_empty() => {
-                // A wait that fails only ends early.
+                // A wait that fails ends early, which does no harm.
                 let _ = engine.wait(&types, POLL).await;
             }
             Some(Ok(batch)) => {

@@ -43,7 +43,7 @@ impl Faults {
         faults
     }
 
-    /// Kills Redis, leaves it down for a while, and starts it on what it has on disk.
+    /// Kills Redis, leaves it down for a while, and restarts it from its files.
     async fn kill(mut self, down: Duration) -> Self {
         self.kills += 1;
         self.server.kill();

@@ -1,8 +1,8 @@
 //! Acknowledgements and leases, as producers and workers saw them.
 //!
-//! A worker records a lease when it learns of it, and its end before it sends the settlement; so a
-//! lease that is live in the ledger is live in the store, and two live leases of one job here are
-//! two there.
+//! A worker records a lease when it receives it, and its end before it sends the settlement. So a
+//! lease that is live in the ledger is live in the store, and two live leases of one job in the
+//! ledger are two in the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;

@@ -18,7 +18,7 @@ impl Subject {
         self.engine.call(command).await.expect("acquire_lock is answered")
     }
 
-    /// Acquires a lock that can be had, and returns its fence.
+    /// Acquires a lock that must be available, and returns its fence.
     pub async fn locked(&self, command: AcquireLock) -> Fence {
         match self.acquire(command).await {
             LockAcquired::Held { fence, .. } => fence,
@@ -34,7 +34,7 @@ impl Subject {
         }
     }
 
-    /// Whether the lock can be had without waiting; it is then held.
+    /// Whether the lock was acquired without waiting.
     pub async fn is_had(&self, command: AcquireLock) -> bool {
         matches!(self.acquire(AcquireLock { wait: false, ..command }).await, LockAcquired::Held { .. })
     }
@@ -146,7 +146,7 @@ pub fn exclusive_of(name: &str, token: &str) -> AcquireLock {
     AcquireLock { name: lock_name(name), ..exclusive(token) }
 }
 
-/// An acquisition that leaves the lock to earlier waiters.
+/// An acquisition that keeps to the order of the waiters.
 pub fn fair(token: &str) -> AcquireLock {
     AcquireLock { fair: true, ..exclusive(token) }
 }

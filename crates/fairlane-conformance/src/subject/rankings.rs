@@ -22,7 +22,7 @@ impl Subject {
         self.now().as_millis()
     }
 
-    /// An event of now that counts 1.
+    /// An event at the current time with a delta of 1.
     pub fn event(&self, id: &str, member: &str) -> NewEvent {
         NewEvent { id: event_id(id), member: member_id(member), delta: 1, at_ms: self.now_ms() }
     }
@@ -33,7 +33,7 @@ impl Subject {
         outcomes(self.engine.call(command).await.expect("record_events is answered"))
     }
 
-    /// Records one event of now that counts 1.
+    /// Records one event at the current time with a delta of 1.
     pub async fn count(&self, id: &str, member: &str) -> Outcome {
         self.record(vec![self.event(id, member)]).await[0]
     }
@@ -45,7 +45,7 @@ impl Subject {
         outcomes(self.engine.call(command).await.expect("cancel_events is answered"))[0]
     }
 
-    /// Cancels one event of now.
+    /// Cancels one event of the current time.
     pub async fn uncount(&self, id: &str) -> Outcome {
         self.cancel_at(id, self.now_ms()).await
     }
@@ -103,7 +103,7 @@ impl Subject {
         self.engine.call(command).await.expect("rebuild_board is answered")
     }
 
-    /// Removes what is due.
+    /// Removes windows and events that are due.
     pub async fn sweep_boards(&self) -> BoardsSwept {
         self.engine.call(SweepBoards { boards_max: 20 }).await.expect("sweep_boards is answered")
     }

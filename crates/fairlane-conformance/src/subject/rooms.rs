@@ -15,7 +15,7 @@ impl Subject {
         }
     }
 
-    /// Joins a room, or not.
+    /// Tries to join a room.
     pub async fn try_join(&self, command: JoinRoom) -> RoomJoined {
         self.engine.call(command).await.expect("join_room is answered")
     }
@@ -25,13 +25,13 @@ impl Subject {
         PlaceView::Active { user: user_id(user), remaining_us, until: self.now().plus_us(remaining_us) }
     }
 
-    /// A place without a sign of life.
+    /// Shows a place without a poll.
     pub async fn show_place(&self, user: &str) -> PlaceView {
         let command = ShowPlace { room: room_name("default"), token: place_token(user) };
         self.engine.call(command).await.expect("show_place is answered").place
     }
 
-    /// A place after a sign of life.
+    /// Polls a place.
     pub async fn keep_place(&self, user: &str) -> PlaceView {
         let command = KeepPlace { room: room_name("default"), token: place_token(user) };
         self.engine.call(command).await.expect("keep_place is answered").place

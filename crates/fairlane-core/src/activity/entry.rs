@@ -69,12 +69,12 @@ pub struct ActivityEntry {
     pub subject: Option<ActivitySubject>,
     /// The change, in words.
     pub text: String,
-    /// The number of jobs that were changed; 0 if it was none or is part of the text.
+    /// The number of changed jobs; 0 if the change is not about jobs or if its text names the job.
     pub jobs: u64,
 }
 
 impl ActivityEntry {
-    /// Everything but time and id, as Redis has it: a line for each field.
+    /// All fields but the time and the id, as Redis stores them: one per line.
     pub(super) fn text(&self) -> String {
         let (kind, name) = match &self.subject {
             Some(subject) => (subject.kind.as_str(), subject.name.as_str()),

@@ -56,7 +56,7 @@ impl Dump {
         });
     }
 
-    /// The keys that differ, one per paragraph, for a person to read.
+    /// A readable text of the keys that differ, one per paragraph.
     pub fn difference(&self, other: &Self) -> String {
         let mut lines = String::new();
         let keys: BTreeSet<_> = self.0.keys().chain(other.0.keys()).collect();

@@ -16,19 +16,19 @@ pub const LOCKS_MAX: usize = 1_000_000;
 pub const LOCK_WAITERS_MAX: u64 = 1_000_000;
 /// Most permits of a semaphore.
 pub const LOCK_PERMITS_MAX: u32 = 10_000;
-/// Shortest time for which a lock is held without a renewal.
+/// Shortest ttl of a lock, in milliseconds: how long it is held without a renewal.
 pub const LOCK_TTL_MS_MIN: u64 = 10;
-/// Longest time for which a lock is held without a renewal.
+/// Longest ttl of a lock, in milliseconds.
 pub const LOCK_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1000;
-/// Longest time for which a lock is held with renewals.
+/// Longest time for which a lock is held, renewals included, in milliseconds.
 pub const LOCK_HOLD_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
-/// Longest time for which a lock stays free after a lease that ran out.
+/// Longest time in which no caller can acquire a lock after a lease that ran out, in milliseconds.
 pub const LOCK_DELAY_MS_MAX: u64 = 60 * 1000;
-/// How long a waiter's process counts as alive after its last command, and how long a lock stays
-/// reserved for a waiter.
+/// One slice: how long a waiter's process counts as alive after its last command, and how long a
+/// lock stays reserved for a waiter, in milliseconds.
 pub const LOCK_SLICE_MS: u64 = 1000;
-/// A lock that becomes free is granted to a waiter whose process counts as alive for at least this much
-/// longer. For another it is reserved, and a newcomer may take it.
+/// A lock that becomes free is granted to a waiter whose process counts as alive for at least this
+/// many more milliseconds. For any other waiter it is reserved, and a newcomer may take it.
 pub const LOCK_GRANT_ALIVE_MS: u64 = 250;
 /// After this many losses to newcomers, no newcomer takes a lock that is reserved for a waiter.
 pub const LOCK_LOSSES_MAX: u32 = 3;
@@ -52,21 +52,21 @@ pub const ROOM_PLACES_MAX: usize = 10_000_000;
 pub const ROOM_CLASSES_MAX: usize = 8;
 /// Largest `max_active` of a room.
 pub const ROOM_ACTIVE_LIMIT: u32 = 1_000_000;
-/// Most places that one command admits, ends and drops, of each as many.
+/// Most places that one command admits; also the most that it ends, and the most that it drops.
 pub const ROOM_STEP_PLACES_MAX: usize = 100;
-/// Default of the most active places of a room.
+/// Default limit on the active places of a room.
 pub const ROOM_MAX_ACTIVE: u32 = 50;
-/// Default of the time for which a place is active, in milliseconds.
+/// Default time for which a place is active, in milliseconds.
 pub const ROOM_ACTIVE_TTL_MS: u64 = 10 * 60 * 1000;
-/// Default of the time for which a silent waiter keeps its place, in milliseconds.
+/// Default time for which a silent waiter keeps its place, in milliseconds.
 pub const ROOM_RETENTION_MS: u64 = 2 * 60 * 1000;
 /// Shortest configurable time of an active place and of a silent waiter, in milliseconds.
 pub const ROOM_TTL_MS_MIN: u64 = 1000;
 /// Longest configurable time of an active place and of a silent waiter, in milliseconds.
 pub const ROOM_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1000;
-/// Default of the polls of all waiters of a room in a second.
+/// Default limit on the polls per second of all waiters of a room.
 pub const ROOM_POLLS_PER_SECOND: u32 = 5000;
-/// Largest configurable number of polls in a second.
+/// Largest configurable number of polls per second.
 pub const ROOM_POLLS_PER_SECOND_MAX: u32 = 1_000_000;
 /// One in this many polls is for the front of a room, where every waiter polls often.
 pub const ROOM_FRONT_POLLS: u64 = 10;
@@ -74,7 +74,8 @@ pub const ROOM_FRONT_POLLS: u64 = 10;
 pub const ROOM_POLL_MS_MIN: u64 = 1000;
 /// Longest time between two polls of a waiter, in milliseconds.
 pub const ROOM_POLL_MS_MAX: u64 = 60 * 60 * 1000;
-/// Time over which admissions are measured, in milliseconds; up to twice as long.
+/// Length of the windows in which admissions are counted, in milliseconds. A measurement covers the
+/// current and the previous window.
 pub const ROOM_WINDOW_MS: u64 = 60 * 1000;
 /// Time after which an empty room with default settings is forgotten, in milliseconds.
 pub const ROOM_IDLE_MS: u64 = 60 * 60 * 1000;
@@ -98,11 +99,11 @@ pub const SWEEP_ROOMS_MAX: usize = 20;
 pub const BOARDS_MAX: usize = 1000;
 /// Most members of one board.
 pub const BOARD_MEMBERS_MAX: usize = 10_000_000;
-/// Default of the most events that a board remembers.
+/// Default limit on the events that a board remembers.
 pub const BOARD_EVENTS_MAX: u64 = 1_000_000;
 /// Largest configurable number of events that a board remembers.
 pub const BOARD_EVENTS_LIMIT: u64 = 20_000_000;
-/// Default of the time for which a board remembers its events, in milliseconds.
+/// Default time for which a board remembers its events, in milliseconds.
 pub const BOARD_HORIZON_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 /// Shortest configurable horizon, in milliseconds.
 pub const BOARD_HORIZON_MS_MIN: u64 = 60 * 1000;
@@ -142,7 +143,7 @@ pub const LIST_BOARDS_MAX: usize = 100;
 pub const SWEEP_BOARDS_MAX: usize = 20;
 /// Most remembered events that one `sweep_boards` forgets.
 pub const BOARD_STEP_EVENTS_MAX: usize = 500;
-/// Most rows of removed boards and windows that one command on boards drops.
+/// Most rows of removed boards and windows that one command on a board deletes.
 pub const BOARD_STEP_ROWS_MAX: usize = 200;
 /// Longest payload of one job, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 512 * 1024;
@@ -162,8 +163,8 @@ pub const LEASE_JOBS_MAX: usize = 500;
 /// A `lease` stops picking once the payloads of its jobs have this many bytes; the last
 /// payload may exceed it.
 pub const LEASE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// A `lease` stops picking once it has served this many lanes: a lane takes the time of about ten
-/// jobs.
+/// A `lease` stops picking once it has served this many lanes: serving a lane takes about as long
+/// as ten jobs.
 pub const LEASE_LANES_MAX: usize = 128;
 /// Most jobs in one `extend`.
 pub const EXTEND_JOBS_MAX: usize = 500;
@@ -245,18 +246,18 @@ pub const VIRTUAL_TIME_HIGH: u64 = INTEGER_MAX / 2;
 pub const LARGE_MAGNITUDE: u32 = 4;
 /// Most groups that one `sweep` adds to the index of large groups, if it is not complete.
 pub const INDEX_GROUPS_MAX: usize = 200;
-/// Most entries of the activity log; an older one is removed for each beyond them.
+/// Most entries of the activity log; each further entry removes the oldest one.
 pub const ACTIVITY_MAX: usize = 1000;
 /// Longest text of a change in the activity log, in bytes.
 pub const ACTIVITY_TEXT_BYTES_MAX: usize = 256;
-/// Longest name of a changed thing in the activity log, in bytes: that of a lock.
+/// Longest name of a subject in the activity log, in bytes: lock names are the longest.
 pub const ACTIVITY_NAME_BYTES_MAX: usize = LOCK_NAME_BYTES_MAX;
 /// Most changes on one page of `list_activity`.
 pub const LIST_ACTIVITY_MAX: usize = 500;
 /// Most groups on one page of `list_groups` and `list_largest_groups`.
 pub const LIST_GROUPS_MAX: usize = 500;
 /// Groups that one step of a divided command reads or changes, so that other commands wait a few
-/// milliseconds at most: a group takes the time of about five jobs.
+/// milliseconds at most: a group takes about as long as five jobs.
 pub const STEP_GROUPS: usize = 50;
 /// Most bulk actions that one `lease_bulks` returns.
 pub const LEASE_BULKS_MAX: usize = 100;
@@ -319,7 +320,7 @@ pub const RATE_PERIOD_MS_MIN: u64 = 1000;
 pub const RATE_PERIOD_MS_MAX: u64 = 24 * 3600 * 1000;
 /// Most units that a bucket holds.
 pub const BUCKET_UNITS_MAX: u64 = 1 << 51;
-/// Buckets count thousandths of a job.
+/// Number of thousandths in one job, the unit in which buckets count.
 pub const MILLI: u64 = 1000;
 /// The default burst is one job and what the rate allows in this time, in microseconds.
 pub const BURST_US: u64 = 20_000;
@@ -342,13 +343,13 @@ pub const ALPHA: i64 = 10_000;
 pub const GLOBAL_RPS: u64 = 10_000;
 /// Largest configurable `global_rps`.
 pub const GLOBAL_RPS_MAX: u64 = 1_000_000_000;
-/// Default of the most admitted jobs of one type that wait for a worker.
+/// Default limit on the admitted jobs of one type that wait for a worker.
 pub const READY_QUEUE_MAX_SIZE: u64 = 10_000;
 /// Largest configurable `ready_queue_max_size`.
 pub const READY_QUEUE_SIZE_LIMIT: u64 = 10_000_000;
-/// Default of the shortest backoff of a refused job in the classic discipline, in milliseconds.
+/// Default shortest backoff of a refused job in the classic discipline, in milliseconds.
 pub const BASE_BACKOFF_MS: u64 = 1000;
-/// Default of the longest backoff of a refused job in the classic discipline, in milliseconds.
+/// Default longest backoff of a refused job in the classic discipline, in milliseconds.
 pub const MAX_BACKOFF_MS: u64 = 120_000;
 /// Longest configurable backoff, in milliseconds.
 pub const BACKOFF_MS_MAX: u64 = 24 * 3600 * 1000;
@@ -407,7 +408,7 @@ const _: () = {
     assert!(LEASE_MS_MIN < LEASE_MS_MAX);
     assert!(ROOM_MAX_ACTIVE <= ROOM_ACTIVE_LIMIT && ROOM_TTL_MS_MIN <= ROOM_RETENTION_MS);
     assert!(BOARD_HORIZON_MS_MIN <= BOARD_HORIZON_MS && BOARD_HORIZON_MS <= BOARD_HORIZON_MS_MAX);
-    // A score and the second at which it was reached fill the 53 bits of a sorted set's score.
+    // A score and the second at which it was reached fill the 53 bits of a score in a sorted set.
     assert!((BOARD_TIMED_SCORE_MAX + 1) << 32 == INTEGER_MAX && BOARD_SCORE_MAX * 2 < INTEGER_MAX);
     // Tickets and the numbers behind them stay below the largest integer.
     assert!(ROOM_TICKETS * 2 <= INTEGER_MAX && ROOM_PLACES_MAX as u64 * ROOM_WINDOW_MS * 2 < INTEGER_MAX);

@@ -21,7 +21,7 @@ pub trait Machine: Stored + Send + 'static {
     /// Applies one validated command.
     fn apply(&mut self, command: Self::Command, now: Micros) -> Self::Reply;
 
-    /// Releases what belonged to the process that had the store open before.
+    /// Releases leases that ended with the process that had the store open before.
     fn reopen(&mut self) {}
 
     /// The time of the last command.
@@ -55,7 +55,7 @@ pub trait Stored: Sized {
     /// The rows that a store has to remove and to write.
     type Changes: ChangeSet;
 
-    /// Records from now on what commands change.
+    /// Begins to record the rows that commands change.
     fn record(&mut self);
 
     /// The rows that differ from those returned before; none unless [`Stored::record`] was called.
@@ -72,17 +72,18 @@ pub trait Stored: Sized {
 /// How rows that contradict each other are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreMode {
-    /// They are damage.
+    /// Contradictory rows are an error ([`Damage`](crate::kernel::row::Damage)).
     Strict,
-    /// Rows are known to be missing; the others are made consistent.
+    /// Rows are known to be missing; the remaining rows are made consistent.
     Mend,
 }
 
 /// A machine made of rows.
 #[derive(Debug)]
 pub struct Restored<M> {
-    /// It records changes from now on. If it was mended, all of it is still to be written.
+    /// The machine, which records changes from now on. If it was mended, all its rows count as
+    /// changed.
     pub machine: M,
-    /// What had to be mended, a line each.
+    /// The repairs that were made, one line each.
     pub mended: Vec<String>,
 }

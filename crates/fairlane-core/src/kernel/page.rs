@@ -25,12 +25,12 @@ impl PageSize {
     }
 }
 
-/// The keys behind `after`, or all keys for the first page.
+/// The range of keys after `after`, or of all keys for the first page.
 pub(crate) fn behind<K>(after: Option<K>) -> (Bound<K>, Bound<K>) {
     (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
 }
 
-/// The first items of a list, and the key behind which the next page begins; `None` if there are no
+/// The first items of a list, and the key after which the next page begins; `None` if there are no
 /// more items.
 pub(crate) fn page_of<'a, K: Clone, V>(
     mut items: impl Iterator<Item = (&'a K, &'a V)>,

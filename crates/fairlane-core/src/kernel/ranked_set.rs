@@ -13,7 +13,7 @@ const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[derive(Debug, Clone)]
 struct Node<T> {
-    /// `None` in a node that is free.
+    /// `None` in a free node.
     item: Option<T>,
     priority: u32,
     /// Items at and below this node.
@@ -91,8 +91,8 @@ impl<T: Ord> RankedSet<T> {
         None
     }
 
-    /// The number of items from the front for which `is_before` holds; it must hold for none behind
-    /// one for which it does not.
+    /// The number of items at the front for which `is_before` holds. The set must be partitioned by
+    /// it: once it is false for an item, it is false for all later ones.
     pub fn count_before(&self, is_before: impl Fn(&T) -> bool) -> usize {
         let (mut at, mut before) = (self.root, 0);
         while at != NONE {
@@ -170,7 +170,7 @@ impl<T: Ord> RankedSet<T> {
         (self.nodes.len() - 1) as u32
     }
 
-    /// Links two subtrees below a node and counts again.
+    /// Links two subtrees below a node and recounts its items.
     fn link(&mut self, at: u32, left: u32, right: u32) -> u32 {
         let size = self.size(left) + self.size(right) + 1;
         let node = &mut self.nodes[at as usize];

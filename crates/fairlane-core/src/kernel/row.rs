@@ -1,12 +1,12 @@
 //! Rows: how the state of a machine passes to a store and back.
 //!
 //! A capability declares each kind of row once, with `rows!` (`kernel/row/rows_macro.rs`). A store
-//! moves rows table by table and reads none of them: it is a [`RowSink`] for rows that have changed
-//! and a [`RowSource`] for all of them. `kernel/row/columns.rs` has the types that a column can
-//! have, and `kernel/row/restoring.rs` leaves damaged rows out.
+//! moves rows table by table without interpreting them: it is a [`RowSink`] for rows that have
+//! changed and a [`RowSource`] for all of them. `kernel/row/columns.rs` has the types that a column
+//! can have, and `kernel/row/restoring.rs` leaves damaged rows out.
 //!
 //! Invariant: a row that was written reads as an equal row. Left out on purpose: SQL and files,
-//! which are the store's.
+//! which belong to the store.
 
 mod columns;
 mod restoring;
@@ -102,13 +102,13 @@ impl TableInfo {
     }
 }
 
-/// Rows that contradict each other, or hold a value that cannot be.
+/// Rows that contradict each other, or a row with an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damage(String);
 
 impl Damage {
-    /// Damage that a person can find by this description.
+    /// Damage with this description, by which an operator can find it.
     pub fn new(found: impl Into<String>) -> Self {
         Self(found.into())
     }
@@ -139,7 +139,7 @@ pub trait Column: Sized {
     /// The value to write, borrowed where that is possible.
     fn to_value(&self) -> Result<Value<'_>, Unwritable>;
 
-    /// Takes a value back.
+    /// Reads a value that [`to_value`](Self::to_value) has written.
     fn from_value(value: Value<'_>) -> Result<Self, Damage>;
 }
 
@@ -147,10 +147,10 @@ pub trait Column: Sized {
 pub trait Row: Sized + Debug {
     /// The type of the first column, with which the key begins.
     type Key: Column + Debug;
-    /// Where rows of this kind are kept.
+    /// The table of rows of this kind.
     const TABLE: &'static TableInfo;
 
-    /// Hands the value of each column to `put`, in the order of the columns.
+    /// Passes the value of each column to `put`, in the order of the columns.
     fn bind<E>(&self, put: impl FnMut(Result<Value<'_>, Unwritable>) -> Result<(), E>) -> Result<(), E>;
 
     /// Makes a row of the values that `next` gives, in the order of the columns.
@@ -162,9 +162,9 @@ pub trait Row: Sized + Debug {
 pub struct Changed<R: Row> {
     /// All rows whose key begins with one of these are to be removed.
     pub gone: Vec<R::Key>,
-    /// Rows below a number are to be removed. With a value, these are the rows whose key begins
-    /// with it and goes on below the number; without one, the rows whose key begins below the
-    /// number.
+    /// Ranges of rows to be removed. With a first column, these are the rows whose key begins with
+    /// it and whose next column is below the number; without one, the rows whose first column is
+    /// below the number.
     pub gone_below: Vec<(Option<R::Key>, u64)>,
     /// Rows that are new or changed.
     pub rows: Vec<R>,
@@ -182,7 +182,7 @@ impl<R: Row> Changed<R> {
         self.gone.len() + self.gone_below.len() + self.rows.len()
     }
 
-    /// Writes a row that has changed, or removes the row with this key if there is none any more.
+    /// Writes a changed row, or removes the row with this key if `row` is `None`.
     pub(crate) fn put(&mut self, row: Option<R>, key: impl FnOnce() -> R::Key) {
         match row {
             Some(row) => self.rows.push(row),
@@ -196,7 +196,7 @@ pub trait ChangeSet {
     /// All tables.
     const TABLES: &'static [&'static TableInfo];
 
-    /// Hands the changes of each table to a store.
+    /// Writes the changes of each table to a store.
     fn write_to<S: RowSink>(&self, store: &mut S) -> Result<(), S::Error>;
 
     /// The number of rows to remove and to write.
@@ -214,11 +214,11 @@ pub trait RowSink {
 
 /// A store that gives rows, table by table.
 pub trait RowSource {
-    /// Why rows cannot be given.
+    /// Why rows cannot be read.
     type Error: From<Damage>;
 
-    /// Gives all rows of one table to `take`, in the order of their keys. A row that cannot be
-    /// understood is given as well; `take` decides whether that ends the reading.
+    /// Passes all rows of one table to `take`, in the order of their keys. A row that cannot be
+    /// decoded is passed as an error; `take` decides whether reading goes on.
     fn read<R: Row>(
         &mut self,
         take: impl FnMut(Result<R, Damage>) -> Result<(), Damage>,

@@ -1,4 +1,4 @@
-//! Who holds a lock next.
+//! Passes a lock on: to its next waiter, or to a newcomer.
 
 use crate::kernel::{Grant, Signal};
 use crate::limits::{LOCK_SLICE_MS, LOCK_STEP_WAITERS_MAX};
@@ -21,14 +21,14 @@ impl Machine {
         Some(lock)
     }
 
-    /// Puts a lock back, unless nothing is left of it.
+    /// Puts a lock back, unless it has no holders, no waiters and no delay.
     pub(super) fn store(&mut self, name: &LockName, mut lock: Lock, now: Micros) {
         let must_continue = self.claim_for_waiters(name, &mut lock, now);
         if lock.is_unused() {
             if lock.delay_until <= now {
                 return;
             }
-            // Any kind may follow.
+            // An unused lock can be acquired as any kind, so it is kept as the default one.
             lock.kind = LockKind::Exclusive;
         }
         let deadline = if must_continue { Some(now) } else { lock.next_deadline() };
@@ -102,8 +102,8 @@ impl Machine {
         waiter.is_protected() || (terms.lock_delay_ms == 0 && self.is_attentive(&waiter.process, now))
     }
 
-    /// Makes the first waiter the holder for one slice. Its first renewal extends the lease; a process
-    /// that has died delays the line by no more than a claim would.
+    /// Makes the first waiter the holder for one slice. Its first renewal extends the lease; a
+    /// process that has died delays the waiters behind it no longer than a claim would.
     fn grant_to_first(&mut self, name: &LockName, lock: &mut Lock, terms: Terms, now: Micros) {
         let (_, waiter) = lock.waiters.pop_first().expect("there is a first waiter");
         self.forget_waiter(name, lock, &waiter);
@@ -113,14 +113,14 @@ impl Machine {
         self.touch(name);
     }
 
-    /// Signals the process of a waiter, which learns the same from `attend_locks`.
+    /// Signals the process of a waiter. The reply to `attend_locks` repeats it.
     fn signal(&mut self, name: &LockName, waiter: &Waiter, grant: Option<Grant>) {
         let Waiter { process, token, .. } = waiter.clone();
         self.claims.entry(process.clone()).or_default().insert((name.clone(), token.clone()));
         self.signals.push(Signal { process, waiter: token, grant });
     }
 
-    /// Removes what is known of a waiter besides its entry in the lock's lists.
+    /// Removes the records of a waiter other than its entry in the lock's lists.
     pub(super) fn forget_waiter(&mut self, name: &LockName, lock: &mut Lock, waiter: &Waiter) {
         lock.places.remove(&waiter.token);
         self.forget_signal(name, &waiter.process, &waiter.token);
@@ -136,7 +136,7 @@ impl Machine {
         }
     }
 
-    /// Removes a holder, if the token is one's.
+    /// Removes the holder with this token, if there is one.
     pub(super) fn remove_holder(
         &mut self,
         name: &LockName,
@@ -151,7 +151,7 @@ impl Machine {
         Some(holder)
     }
 
-    /// Extends the lease of a holder, if the token is one's, and returns its end.
+    /// Extends the lease of the holder with this token, if there is one, and returns its end.
     pub(super) fn extend(
         &mut self,
         name: &LockName,
@@ -175,8 +175,8 @@ impl Machine {
         true
     }
 
-    /// Whether this caller may hold the lock now. Capacity that is claimed for others is taken only
-    /// by a caller that does not insist on the order, and not from a waiter that is protected.
+    /// Whether this caller may hold the lock now. A caller takes capacity that is claimed for
+    /// others only if it is not `fair`, and never from a waiter that is protected.
     pub(super) fn may_hold(
         &mut self,
         name: &LockName,

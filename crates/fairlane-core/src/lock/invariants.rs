@@ -1,4 +1,4 @@
-//! What must hold after every command.
+//! The invariants of locks, which hold after every command.
 
 use std::collections::BTreeSet;
 

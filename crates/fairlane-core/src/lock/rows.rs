@@ -1,4 +1,5 @@
-//! The rows that a store keeps of locks: holders and delays. Waiters register again.
+//! The rows of locks in a store: holders and delays. Waiters are not stored, because they register
+//! again.
 
 use std::collections::BTreeMap;
 
@@ -87,14 +88,14 @@ impl Stored for Machine {
             (machine.expired, machine.expired_stored) = (row.expired, row.expired);
         })?;
         let mut delays: BTreeMap<LockName, Micros> = BTreeMap::new();
-        // A delay alone does not make a store that has locks.
+        // A delay alone does not show that the store had locks, so it leaves `is_new` as it is.
         rows.source.read(|row: Result<LockDelayRow, Damage>| {
             let row = row?;
             let name = LockName::new(&row.name).map_err(|error| Damage::new(error.to_string()))?;
             delays.insert(name, row.until);
             Ok(())
         })?;
-        // A holder that is left out has lost its lock, which it finds out at its next renewal.
+        // A holder whose row is skipped has lost its lock. Its next renewal reports the loss.
         rows.read(|row: LockHolderRow| {
             let (name, token, holder) = row.read()?;
             machine.fence = machine.fence.max(holder.fence);
@@ -152,7 +153,8 @@ impl LockHolderRow {
             until: self.until,
             hold_until: self.hold_until,
             lock_delay_ms: self.lock_delay_ms,
-            // A waiter that the lock was granted to renews it, or acquires it by trying again.
+            // Signals are not stored: a waiter that was granted the lock renews it, or gets it by
+            // trying again.
             signalled: None,
         };
         Ok((

@@ -10,16 +10,16 @@ use crate::limits::{LOCK_LOSSES_MAX, LOCK_SLICE_MS};
 use crate::names::{HolderName, LockToken, ProcessId};
 use crate::numbers::{Fence, Micros};
 
-/// What a caller wants of a lock.
+/// How a caller wants to hold a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LockMode {
-    /// To be the only holder.
+    /// As the only holder.
     Exclusive,
-    /// To read beside other readers.
+    /// As a reader, together with other readers.
     Read,
-    /// To write, without readers and other writers.
+    /// As a writer, to the exclusion of readers and other writers.
     Write,
-    /// One permit of a semaphore.
+    /// As the holder of one permit of a semaphore.
     Permit {
         /// The number of permits of the semaphore.
         of: u32,
@@ -80,9 +80,9 @@ pub(super) struct Holder {
     pub since: Micros,
     /// When the lease ends unless it is renewed.
     pub until: Micros,
-    /// The end beyond which no renewal reaches.
+    /// The latest end of the lease, whatever the renewals.
     pub hold_until: Option<Micros>,
-    /// How long the lock stays free after the lease has run out.
+    /// How long no caller can acquire the lock after the lease has run out, in milliseconds.
     pub lock_delay_ms: u64,
     /// The process that was signalled about a grant to its waiter, until the holder renews or acquires.
     pub signalled: Option<ProcessId>,
@@ -104,13 +104,13 @@ impl Holder {
     }
 }
 
-/// The end of a lease that begins now.
+/// The end of a lease that begins now, at most `hold_until`.
 pub(super) fn lease_end(hold_until: Option<Micros>, ttl_ms: u64, now: Micros) -> Micros {
     let until = now.plus_ms(ttl_ms);
     hold_until.map_or(until, |end| until.min(end))
 }
 
-/// What a caller wants beside the lock and its lease.
+/// The terms of a holder other than its mode and ttl.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Terms {
     pub holder: HolderName,
@@ -134,10 +134,11 @@ pub(super) struct Waiter {
     pub token: LockToken,
     pub process: ProcessId,
     pub mode: LockMode,
-    /// How often a newcomer has taken the lock that was claimed for this waiter. One that insists on the
-    /// order loses it to none.
+    /// How often a newcomer has taken the lock that was claimed for this waiter. A `fair` waiter
+    /// starts at the limit, so it never loses a claim.
     pub losses: u32,
-    /// On which terms the lock can be granted to it for one slice; `None` if it has to acquire.
+    /// The terms under which the lock can be granted to it for one slice; `None` if the waiter has
+    /// to acquire the lock.
     pub terms: Option<Terms>,
 }
 
@@ -184,7 +185,7 @@ pub(super) struct Lock {
     /// The places of waiters with and without a claim.
     pub places: BTreeMap<LockToken, u64>,
     pub next_place: u64,
-    /// Until when the lock stays free after a lease ran out.
+    /// The time until which no caller can acquire the lock, after a lease ran out.
     pub delay_until: Micros,
     /// The entry of this lock in the deadlines.
     pub deadline: Option<Micros>,
@@ -241,13 +242,13 @@ impl Lock {
         self.claims.remove(&place).map(|claim| claim.waiter)
     }
 
-    /// Whether the lock is reserved for a waiter, or no other waiter without a claim is in front of it.
+    /// Whether the lock is reserved for this waiter, or this is the first waiter without a claim.
     pub fn is_next(&self, token: &LockToken) -> bool {
         let is_first = |place: &u64| self.waiters.first_key_value().is_some_and(|(first, _)| first == place);
         self.places.get(token).is_some_and(|place| self.claims.contains_key(place) || is_first(place))
     }
 
-    /// What a waiter wants of the lock.
+    /// How a waiter wants to hold the lock.
     pub fn waiting_mode(&self, token: &LockToken) -> Option<LockMode> {
         let place = self.places.get(token)?;
         let claimed = self.claims.get(place).map(|claim| claim.waiter.mode);
@@ -261,7 +262,7 @@ impl Lock {
         let in_use = self.holders.len() + if beside_claims { self.claims.len() } else { 0 };
         match mode {
             LockMode::Exclusive | LockMode::Write => in_use == 0,
-            // A writer is the only one, so the first decides for all.
+            // A writer is always alone, so checking the first holder or claim is enough.
             LockMode::Read => holders.chain(claims).next() != Some(LockMode::Write),
             LockMode::Permit { of } => in_use < of as usize,
         }

@@ -1,4 +1,4 @@
-//! What callers and operators see of a lock.
+//! Views of a lock for callers and operators.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::numbers::{Fence, Micros};
 use super::LockName;
 use super::state::{Holder, Lock, LockKind, LockMode};
 
-/// A holder. Its token stays secret, because a token is what releases a lock.
+/// A holder, without its token: the token can release the lock, so it stays secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HolderView {
     /// The holder's name.
@@ -32,14 +32,14 @@ pub struct Blocked {
     pub holder: Option<HolderView>,
     /// Waiters, including those that the lock is reserved for.
     pub waiters: u64,
-    /// When the state of the lock changes even if no one releases it, in microseconds.
+    /// The time until the lock changes without a release, in microseconds.
     pub changes_in_us: u64,
 }
 
 /// The state of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockView {
-    /// The lock.
+    /// The name of the lock.
     pub name: LockName,
     /// Its kind.
     pub kind: LockKind,
@@ -51,7 +51,7 @@ pub struct LockView {
     pub waiters: u64,
     /// Waiters that the lock is reserved for.
     pub claims: u64,
-    /// How long the lock stays free after a lease that ran out, in microseconds.
+    /// How long no caller can acquire the lock after a lease that ran out, in microseconds.
     pub delay_us: u64,
 }
 

@@ -74,7 +74,7 @@ pub(super) struct Held {
     pub worker: WorkerId,
     /// Whether cancellation was requested.
     pub cancelled: bool,
-    /// How far the attempt is, if its worker has reported it.
+    /// The progress of the attempt, if its worker has reported it.
     pub progress: Option<Progress>,
 }
 

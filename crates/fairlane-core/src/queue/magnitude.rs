@@ -1,11 +1,11 @@
 //! The index of groups by the magnitude of their backlog, so that the largest groups are found
-//! without a look at the others.
+//! without reading the others.
 //!
 //! A magnitude is a number of binary digits: a backlog of 8 to 15 jobs has magnitude 4. A group
-//! rises at once, and falls only when its backlog is below half of what its magnitude begins with.
-//! So a backlog that oscillates around a power of two changes nothing, and a group that falls has
-//! given away at least as many jobs as it keeps. Smaller groups than [`LARGE_MAGNITUDE`] are not in
-//! the index: a group that has one job now and then costs nothing.
+//! rises at once, and falls only when its backlog is below half of the smallest backlog of its
+//! magnitude. So a backlog that oscillates around a power of two changes nothing, and a group that
+//! falls has lost at least as many jobs as it keeps. Groups below [`LARGE_MAGNITUDE`] are not in
+//! the index, so a group with an occasional job costs nothing.
 //!
 //! Invariant: after every command, the magnitude of every group is the one that [`magnitude`] keeps.
 

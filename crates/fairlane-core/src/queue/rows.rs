@@ -1,13 +1,15 @@
-//! The rows that a store keeps of the queue, and which of them have changed.
+//! The rows of the queue in a store, and the changes to them.
 //!
-//! [`Machine::take_changes`] gives the rows that differ from those given before; `restore` makes
-//! a machine of all of them. Invariant: a machine restored from its rows has the dump of the one
-//! they came from. Left out on purpose: values that follow from other rows, such as counts, the
-//! members of an order, or deadlines; and how rows are written, which is the store's business.
+//! [`Machine::take_changes`] returns the rows that differ from those it returned before; `restore`
+//! makes a machine from all of them. Invariant: a machine restored from its rows has the same dump
+//! as the machine that wrote them. Left out on purpose: values that follow from other rows, such as
+//! counts, the members of an order, or deadlines; and how rows are written, which is up to the
+//! store.
 //!
-//! - `rows/places.rs`: where jobs and lanes stand, in words. `rows/fields.rs`: settings and
-//!   counters.
-//! - `rows/changes.rs`: which rows have changed. `rows/tail.rs`: elements added to a long list.
+//! - `rows/places.rs`: the places of jobs and the standings of lanes, as words. `rows/fields.rs`:
+//!   settings and counters.
+//! - `rows/changes.rs`: the rows that have changed. `rows/tail.rs`: changes at the ends of a long
+//!   list.
 //! - `rows/restore.rs`: a machine from rows.
 
 mod changes;
@@ -59,7 +61,8 @@ impl Stored for Machine {
     }
 }
 
-/// A fair order: its virtual time, epoch, credit left to give, and own tag among the levels.
+/// A fair order: its virtual time, its epoch, the credit left to grant, and its tag among the
+/// levels.
 type OrderNumbers = [u64; 4];
 
 stored_words!(BulkState, BulkMode, BulkCause);
@@ -74,7 +77,7 @@ rows! {
         value: String,
     }
 
-    /// A type. Its cut, while none is in effect, and its timer, while none is set, have no values.
+    /// A type. The columns of the cut and of the timer are null while there is none.
     struct TypeRow in types, key 1, of (state: TypeState) {
         name: TypeId = state.name,
         rate: Option<Rate> = state.settings.rate,
@@ -100,7 +103,7 @@ rows! {
         asked_at: Micros = state.asked_at,
     }
 
-    /// A group, and what is counted of it while it has jobs.
+    /// A group, with its counts while it has jobs.
     struct GroupRow in groups, key 1, of (group: Group) {
         name: GroupId = group.name,
         weight: Weight = group.settings.weight,
@@ -119,7 +122,8 @@ rows! {
         noted: u64 = group.record.noted,
         backoff_ms: u64 = group.record.backoff_ms,
         idle_at: Option<Micros> => group.idle_at,
-        /// Its magnitude in the index of large groups, which its backlog alone does not tell.
+        /// Its magnitude in the index of large groups, which does not follow from its backlog
+        /// alone.
         magnitude: u32 = group.magnitude,
     }
 
@@ -129,7 +133,7 @@ rows! {
         type_id: TypeId => type_id.clone(),
         level: Level => lane.level,
         standing: StandingWord => StandingWord::of(lane.standing),
-        /// Until when it is parked by a rate, or since when it is being cleared.
+        /// The end of its park by a rate, or the start of its clearing.
         until: Option<Micros> => lane.standing.time(),
         tag: u64 = lane.tag,
         epoch: u64 = lane.epoch,
@@ -137,7 +141,7 @@ rows! {
         sequence: u64 = lane.sequence,
     }
 
-    /// A group's congestion at one moment. The number counts the snapshots of the group.
+    /// A group's congestion at one moment. Snapshots are numbered within their group.
     struct SnapshotRow in snapshots, key 2, of (snapshot: Snapshot, group_id: &GroupId, number: u64) {
         group_id: GroupId => group_id.clone(),
         number: u64 => number,
@@ -182,19 +186,20 @@ rows! {
         level: Level => job.level,
         cost: Cost => job.cost,
         created_at: Micros => job.created_at,
-        /// The number of the bulk action it came with.
+        /// The number of the bulk action it was enqueued with.
         bulk: Option<u64> => job.bulk,
         payload: Arc<[u8]> => job.payload.clone(),
         trace: Option<[u8; Trace::PACKED_BYTES]> => job.trace.as_ref().map(Trace::packed),
     }
 
-    /// The part of a job that changes. A job without such a row stands in its backlog as it came.
+    /// The part of a job that changes. A job without such a row is in the backlog of its lane,
+    /// unchanged since it was enqueued.
     struct ProgressRow in progress, key 1, of (job: Job, place: PlaceWord) {
         number: u64 => job.number,
         place: PlaceWord => place,
-        /// Its place in the list it stands in.
+        /// Its position in its list.
         position: Option<i64> => job.position(),
-        /// Until when it waits, or since when it is dead.
+        /// When it is due (waiting), or when it died (dead).
         due_at: Option<Micros> => job.place.time(),
         fence: Option<Fence> => job.place.lease().map(|held| held.fence),
         batch: Option<Fence> => job.place.lease().map(|held| held.batch),
@@ -202,7 +207,8 @@ rows! {
         /// The number of the bulk action it belongs to now.
         bulk: Option<u64> = job.bulk,
         cancelled: bool = job.cancelled,
-        /// Attempts that counted; none, as in all that follow, until its first lease has ended.
+        /// Attempts that were charged. This column and the following ones up to the note are null
+        /// until the first lease of the job has ended.
         attempts: Option<u32> => job.run.as_ref().map(|run| run.attempts),
         throttles: Option<u32> => job.run.as_ref().map(|run| run.throttles),
         losses: Option<u32> => job.run.as_ref().map(|run| run.losses),
@@ -210,7 +216,7 @@ rows! {
         settled_at: Option<Micros> => job.run.as_ref().map(|run| run.settled_at),
         last_worker: Option<WorkerId> => job.run.as_ref().and_then(|run| run.worker.clone()),
         note: Option<Arc<[u8]>> => job.run.as_ref().map(|run| run.note.clone()),
-        /// How far its attempt is: units done, and in total.
+        /// The progress of its running attempt: units done, and units in total.
         units_done: Option<u64> => job.place.lease().and_then(|held| held.progress).map(|progress| progress.done),
         units_total: Option<u64> => job.place.lease().and_then(|held| held.progress).map(|progress| progress.total),
     }
@@ -219,13 +225,16 @@ rows! {
     struct BatchRow in batches, key 1 {
         /// The fence of the lease, or of the extension.
         batch: Fence,
-        /// None if it has passed and the jobs that are left have a later deadline elsewhere.
+        /// `None` if the deadline has passed and the remaining jobs have a later deadline in
+        /// another batch.
         deadline: Option<Micros>,
-        /// The numbers of its jobs, as they were picked or named. Some may have left it since.
+        /// The numbers of its jobs, in the order in which they were picked or named. Some may have
+        /// left the batch since.
         jobs: Vec<u64>,
     }
 
-    /// Jobs without a bulk action that ended together. The chunk counts such rows.
+    /// Jobs without a bulk action that ended together. Chunks are numbered in the order they were
+    /// added.
     struct CompletedRow in completed, key 1 {
         chunk: u64,
         completed_at: Micros,
@@ -233,12 +242,12 @@ rows! {
         jobs: Vec<u64>,
     }
 
-    /// Jobs of a bulk action that ended together. The chunk counts such rows of the bulk action.
+    /// Jobs of a bulk action that ended together. Chunks are numbered within their bulk action.
     struct BulkEndedRow in bulk_ended, key 2 {
         bulk: u64,
         chunk: u64,
         ended_at: Micros,
-        /// The jobs, in the order they ended. Some may be gone since.
+        /// The jobs, in the order they ended. Some may have been removed since.
         jobs: Vec<JobId>,
     }
 

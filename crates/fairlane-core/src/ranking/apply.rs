@@ -34,7 +34,7 @@ pub(super) enum Item {
     Set(NewScore),
 }
 
-/// What a change needs besides the generation.
+/// The inputs of a change besides the generation.
 pub(super) struct Change<'a> {
     pub name: &'a BoardName,
     pub settings: &'a BoardSettings,
@@ -51,7 +51,7 @@ impl Change<'_> {
         at_ms + self.settings.horizon_ms < self.now.as_millis()
     }
 
-    /// Whether a window still takes events. A rebuild counts sealed windows again.
+    /// Whether a window still takes events. In a rebuild, sealed windows do.
     fn is_open(&self, slot: Slot) -> bool {
         match self.origin {
             Origin::Live => !slot.is_sealed(self.now),
@@ -59,7 +59,7 @@ impl Change<'_> {
         }
     }
 
-    /// The windows of this time that take events, and whether one does not any more.
+    /// The windows of this time that take events, and whether another one is sealed.
     fn slots(&self, at_ms: u64) -> (Vec<Slot>, bool) {
         let slots = self.settings.windows.kinds().map(|kind| kind.slot(at_ms));
         let (open, sealed): (Vec<_>, Vec<_>) = slots.partition(|slot| self.is_open(*slot));
@@ -67,7 +67,7 @@ impl Change<'_> {
     }
 }
 
-/// What is to be done to a score.
+/// A change to a score.
 #[derive(Debug, Clone, Copy)]
 enum Edit {
     /// Adds to the score and counts as reached at this time.
@@ -208,7 +208,7 @@ impl Generation {
     }
 
     /// Whether no further event can be remembered. A command that the live generation has taken is
-    /// taken by the other one, too.
+    /// always taken by the other one.
     fn is_full(&self, change: &Change) -> bool {
         change.origin != Origin::Copied && self.events.len() as u64 >= change.settings.events_max
     }
@@ -278,7 +278,7 @@ impl Item {
         matches!(self, Self::Set(_))
     }
 
-    /// The member, which a cancellation does not name.
+    /// The member; `None` for a cancellation, which names only the event.
     pub const fn member(&self) -> Option<&MemberId> {
         match self {
             Self::Record(event) => Some(&event.member),

@@ -1,7 +1,7 @@
-//! Row numbers, rows that have changed, and what is dropped in steps.
+//! Row numbers, rows that have changed, and removed data that is deleted in steps.
 //!
-//! Removing a window or a board of a million members is one small step: it goes to the trash, and
-//! every later command drops a bounded number of its rows.
+//! Removing a window or a board of a million members is one small step: it moves to the trash, and
+//! every later command deletes a bounded number of its rows.
 
 use std::collections::hash_map::IntoIter;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,7 +28,7 @@ enum Trash {
     Scores(IntoIter<MemberId, Score>),
     Order(ScoreOrder),
     Events(IntoIter<EventId, Event>),
-    /// Rows that a store has and that belong to nothing.
+    /// Rows of scores that belong to no set.
     ScoreRows(Vec<u64>),
     EventRows(Vec<u64>),
 }
@@ -37,7 +37,7 @@ enum Trash {
 pub(super) struct Journal {
     /// The number of the next row, set or generation.
     pub next: u64,
-    /// What a store has to write; `None` before recording is enabled.
+    /// The rows that a store has to write; `None` before recording is enabled.
     pub touched: Option<Touched>,
     trash: VecDeque<Trash>,
 }
@@ -132,12 +132,12 @@ impl Journal {
         self.trash.push_back(Trash::Events(events.into_iter()));
     }
 
-    /// Removes rows in steps that belong to nothing.
+    /// Removes rows that belong to no set and no generation, in steps.
     pub fn discard_rows(&mut self, scores: Vec<u64>, events: Vec<u64>) {
         self.trash.extend([Trash::ScoreRows(scores), Trash::EventRows(events)]);
     }
 
-    /// Drops a bounded number of rows of what was removed.
+    /// Deletes a bounded number of rows of removed boards and windows.
     pub fn drop_some(&mut self) {
         let mut left = BOARD_STEP_ROWS_MAX;
         while left > 0

@@ -1,4 +1,4 @@
-//! The rows that a store keeps of boards, their sets of scores and the events that they remember.
+//! The rows of boards in a store, with their sets of scores and the events that they remember.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::state::{Board, BoardTotals, Event, Generation, Mark, Season, Staged};
 use super::window::Slot;
 
 stored_words! {
-    /// What a set of scores is over.
+    /// The period that a set of scores covers.
     enum SetKind {
         All = "all",
         Hour = "hour",
@@ -27,7 +27,7 @@ stored_words! {
 }
 
 stored_words! {
-    /// What a board remembers of an event.
+    /// The state of a remembered event.
     enum EventWord {
         Counted = "counted",
         Cancelled = "cancelled",
@@ -148,7 +148,7 @@ impl Stored for Machine {
         })?;
         rows.read(|row: ScoreRow| read.add_score(row))?;
         rows.read(|row: EventRow| read.add_event(row))?;
-        // Scores and events without a set do not make a store that has boards.
+        // Scores and events without a set do not show that the store had boards.
         rows.is_new = has_no_state && read.boards.is_empty() && read.sets.is_empty();
         for row in std::mem::take(&mut read.boards) {
             rows.accept(machine.restore_board(row, &mut read))?;
@@ -222,7 +222,7 @@ type Sets = BTreeMap<u64, (SetRow, ScoreSet)>;
 /// Events by their generation, in the order of their rows.
 type Events = BTreeMap<u64, Vec<(EventId, Event)>>;
 
-/// Rows that were read, before they make boards.
+/// Rows that were read and are not assembled into boards yet.
 #[derive(Default)]
 struct Read {
     boards: Vec<BoardRow>,
@@ -261,7 +261,7 @@ impl Read {
         Ok(())
     }
 
-    /// Takes the sets and events of a generation out.
+    /// Assembles a generation from its sets and events.
     fn generation(
         &mut self,
         number: u64,

@@ -13,8 +13,8 @@ use super::view::RankEntry;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Score {
     pub value: i64,
-    /// The larger of two ties is behind on an ascending board and in front on a descending one; 0 if
-    /// the time is not kept.
+    /// Orders equal scores: the larger tie ranks lower on an ascending board and higher on a
+    /// descending one. 0 if the time is not kept.
     pub tie: u32,
     /// The version of a latest value; 0 on other boards.
     pub version: u64,
@@ -43,7 +43,7 @@ impl BoardSettings {
         }
     }
 
-    /// Whether one value and tie are in front of another.
+    /// Whether one value and tie rank before another.
     pub(super) fn is_better(&self, new: (i64, u32), old: (i64, u32)) -> bool {
         match self.order {
             BoardOrder::Descending => new > old,
@@ -89,7 +89,7 @@ impl ScoreSet {
         self.order.iter_from(0).map(|(_, _, member)| (member, self.scores[member]))
     }
 
-    /// The members without an order, and the order, to be dropped in steps.
+    /// The scores by member, and the order, to be dropped in steps.
     pub fn into_parts(self) -> (KeyedMap<MemberId, Score>, ScoreOrder) {
         (self.scores, self.order)
     }

@@ -12,7 +12,7 @@ use crate::numbers::within;
 
 use super::window::WindowKind;
 
-/// How the score of a member follows from what is sent.
+/// How the score of a member is computed from events or values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BoardRule {
     /// The number of events.
@@ -47,12 +47,12 @@ impl BoardRule {
 
 stored_words!(BoardRule);
 
-/// Which score is first.
+/// Which score ranks first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BoardOrder {
-    /// The largest.
+    /// The largest score is first.
     Descending,
-    /// The smallest.
+    /// The smallest score is first.
     Ascending,
 }
 
@@ -71,7 +71,7 @@ impl BoardOrder {
 
 stored_words!(BoardOrder);
 
-/// The windows that a board has besides the one over all of its season.
+/// The windows that a board has besides its season.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoardWindows {
     /// A window for each hour.
@@ -103,15 +103,16 @@ impl FromIterator<WindowKind> for BoardWindows {
 /// The settings of a board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoardSettings {
-    /// How the score of a member follows from what is sent.
+    /// How the score of a member is computed from events or values.
     pub rule: BoardRule,
-    /// Which score is first.
+    /// Which score ranks first.
     pub order: BoardOrder,
     /// Decimal places of the scores: 305 with one decimal place is 30.5.
     pub decimals: u32,
-    /// The windows besides the one over all of the season.
+    /// The windows besides the season.
     pub windows: BoardWindows,
-    /// How long an event is remembered, so that it counts once. Older events are refused.
+    /// How long an event is remembered so that it counts once, in milliseconds. Older events are
+    /// refused.
     pub horizon_ms: u64,
     /// Most events that are remembered; further ones are refused. This can be changed later.
     pub events_max: u64,
@@ -136,7 +137,8 @@ impl BoardSettings {
         within("the decimal places of a board", self.decimals.into(), 0, BOARD_DECIMALS_MAX.into())?;
         within("the horizon of a board in ms", self.horizon_ms, BOARD_HORIZON_MS_MIN, BOARD_HORIZON_MS_MAX)?;
         within("the events that a board remembers", self.events_max, 1, BOARD_EVENTS_LIMIT)?;
-        // A window would need the versions of its own members.
+        // The versions of latest values are kept for the season only, so such a board has no
+        // windows.
         let windows = self.windows.kinds().count() as u64;
         if self.rule == BoardRule::Latest {
             within("the windows of a board by the latest value", windows, 0, 0)?;
@@ -144,8 +146,8 @@ impl BoardSettings {
         Ok(())
     }
 
-    /// Whether a board with these settings may continue with others: all but the number of events is
-    /// fixed, because the scores that are there follow from it.
+    /// Whether a board with these settings may change to others. Only the number of events may
+    /// differ, because the existing scores depend on all other settings.
     pub(super) fn allows(&self, other: &Self) -> bool {
         Self { events_max: other.events_max, ..self.clone() } == *other
     }

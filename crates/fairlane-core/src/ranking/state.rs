@@ -24,11 +24,13 @@ pub struct BoardTotals {
     pub cancelled: u64,
     /// Repeated events and cancellations, and values that did not change the board.
     pub repeated: u64,
-    /// Those taken that came too late for a sealed window or a closed season.
+    /// Events and cancellations that were taken, but too late for a sealed window or a closed
+    /// season.
     pub late: u64,
-    /// Those refused because they are older than the horizon: only a rebuild takes them in.
+    /// Events and cancellations that were refused because they are older than the horizon; only a
+    /// rebuild counts them.
     pub too_old: u64,
-    /// Those refused for another reason.
+    /// Events, cancellations and values that were refused for another reason.
     pub refused: u64,
 }
 
@@ -55,7 +57,7 @@ pub(super) struct Event {
     pub mark: Mark,
 }
 
-/// What a board remembers of an event.
+/// The state of a remembered event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mark {
     /// It counts; `season` is 0 if it came after the season of its time was closed.
@@ -170,7 +172,7 @@ impl Board {
         }
     }
 
-    /// When something is removed next.
+    /// When the next window or event is due for removal.
     pub fn next_due(&self) -> Option<Micros> {
         let staged = self.staged.as_ref().and_then(|staged| staged.generation.due.first());
         self.live.due.first().into_iter().chain(staged).map(|(at, _)| *at).min()

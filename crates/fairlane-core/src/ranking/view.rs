@@ -1,4 +1,4 @@
-//! What is sent to a board, and what is shown of it.
+//! What callers send to a board, and what they read from it.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +16,9 @@ use super::window::WindowKind;
 pub struct NewEvent {
     /// The event, which counts once under this id.
     pub id: EventId,
-    /// The member.
+    /// The id of the member.
     pub member: MemberId,
-    /// What it adds to the score; 1 on a board that counts.
+    /// The amount that it adds to the score; 1 on a board that counts.
     pub delta: i64,
     /// When it happened, in milliseconds since the Unix epoch.
     pub at_ms: u64,
@@ -37,7 +37,7 @@ pub struct Cancellation {
 /// A value for a member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewScore {
-    /// The member.
+    /// The id of the member.
     pub member: MemberId,
     /// The value, in units of the last decimal place of the board.
     pub value: i64,
@@ -48,7 +48,7 @@ pub struct NewScore {
     pub at_ms: u64,
 }
 
-/// What became of an event, a cancellation or a value.
+/// The result for an event, a cancellation or a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// The board has changed.
@@ -65,9 +65,9 @@ pub enum Outcome {
     Ahead,
     /// The score would be too large, or the delta is not 1 on a board that counts.
     OutOfRange,
-    /// The board remembers as many events as it may.
+    /// The board has reached its limit on remembered events.
     TooManyEvents,
-    /// The board has as many members as it may.
+    /// The board has reached the limit on members.
     TooManyMembers,
 }
 
@@ -109,7 +109,7 @@ impl Outcome {
 /// The scores to read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Standing {
-    /// All of the current season.
+    /// The current season.
     All,
     /// One window.
     Window {
@@ -128,7 +128,7 @@ pub enum Standing {
 /// A member with its score.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankEntry {
-    /// The member.
+    /// The id of the member.
     pub member: MemberId,
     /// The score, in units of the last decimal place of the board.
     pub score: i64,
@@ -145,7 +145,7 @@ pub struct RankEntry {
 pub struct RankPage {
     /// The members, the best first.
     pub entries: Vec<RankEntry>,
-    /// All members of the standing.
+    /// The number of members in the standing.
     pub members: u64,
     /// Decimal places of the scores.
     pub decimals: u32,
@@ -154,7 +154,7 @@ pub struct RankPage {
 /// The state of a board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoardView {
-    /// The board.
+    /// The name of the board.
     pub board: BoardName,
     /// Its settings.
     pub settings: BoardSettings,
@@ -162,9 +162,9 @@ pub struct BoardView {
     pub season: u64,
     /// When the current season began, in milliseconds since the Unix epoch; 0 for the first one.
     pub since_ms: u64,
-    /// Members of the current season.
+    /// The number of members in the current season.
     pub members: u64,
-    /// Events that are remembered.
+    /// The number of events that are remembered.
     pub events: u64,
     /// Counts since the board was made.
     pub totals: BoardTotals,
@@ -188,7 +188,7 @@ pub struct WindowView {
     pub kind: WindowKind,
     /// When it begins, in seconds since the Unix epoch.
     pub start_s: u64,
-    /// Its members.
+    /// The number of its members.
     pub members: u64,
     /// Whether it takes no further events.
     pub sealed: bool,
@@ -199,7 +199,7 @@ pub struct WindowView {
 pub struct SeasonView {
     /// Its number.
     pub number: u64,
-    /// Its members.
+    /// The number of its members.
     pub members: u64,
     /// When it was closed.
     pub closed_at: Micros,

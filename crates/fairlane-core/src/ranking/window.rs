@@ -64,8 +64,8 @@ impl WindowKind {
     }
 }
 
-/// What a generation of a board removes when its time has come, by the second at which it begins.
-/// Variants are in the order of their words, as in Redis.
+/// A part of a generation that is removed at a given time, by the second at which it begins.
+/// Variants are in the order of their names in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Slot {
     Day(u64),

@@ -1,5 +1,5 @@
-//! What happens in a room as time passes: active places end, silent waiters are dropped, and free
-//! places are given to the next waiters.
+//! Brings a room up to date: ends active places whose time is over, drops silent waiters, and gives
+//! free places to the next waiters.
 
 use crate::limits::{ROOM_IDLE_MS, ROOM_STEP_PLACES_MAX};
 use crate::names::{PlaceToken, RoomName};
@@ -8,7 +8,7 @@ use crate::numbers::Micros;
 use super::Machine;
 use super::state::{Place, PlaceState, Room};
 
-/// When admission goes on.
+/// When to continue admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Admission {
     /// At once: the step limit was reached.
@@ -27,7 +27,8 @@ impl Machine {
             self.deadlines.remove(&(deadline, name.clone()));
         }
         if std::mem::take(&mut room.is_restored) {
-            // Signs of life are not stored: every waiter may still poll when it was asked to.
+            // Polls are not stored, so after a restart every waiter gets the time for its next
+            // poll.
             let poll_ms = room.next_poll_ms(None, None);
             room.grace_until = now.plus_ms(poll_ms + room.settings.retention_ms);
         }
@@ -37,8 +38,8 @@ impl Machine {
         Some(room)
     }
 
-    /// Admits waiters to places that a command has freed, and puts the room back, unless it is to be
-    /// forgotten.
+    /// Admits waiters to places that a command has freed, and puts the room back unless it has been
+    /// idle for long enough to be forgotten.
     pub(super) fn store(&mut self, name: &RoomName, mut room: Room, now: Micros) {
         let admission = self.admit(name, &mut room, now);
         let was_idle = room.idle_since;
@@ -155,7 +156,7 @@ impl Machine {
         let place = room.remove(&token).expect("a waiter has a place");
         let until = now.plus_ms(room.settings.active_ttl_ms);
         self.touch_place(place.row, name, &token);
-        // Classes order waiters only.
+        // Classes matter only among waiters.
         room.add(token, Place { class: 0, state: PlaceState::Active { until }, ..place });
         room.totals.admitted += 1;
         true

@@ -7,7 +7,7 @@ use crate::rate::Rate;
 use super::state::{PlaceState, Room};
 use super::{Machine, RoomSettings};
 
-/// The room whose keys do not have its name.
+/// The room whose Redis keys do not contain its name.
 const DEFAULT_ROOM: &str = "default";
 
 impl Machine {

@@ -1,4 +1,4 @@
-//! What must hold after every command.
+//! The invariants of waiting rooms, which hold after every command.
 
 use std::collections::BTreeSet;
 

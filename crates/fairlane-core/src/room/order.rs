@@ -1,4 +1,4 @@
-//! Which waiter is next, at which position a waiter stands, and when it polls again.
+//! Which waiter is next, the position of each waiter, and when it polls again.
 //!
 //! Classes share admissions by virtual time: an admission from a class raises its tag by an amount
 //! inverse to its weight, and the class with the smallest tag is next. A class that was empty starts
@@ -48,7 +48,7 @@ impl Room {
         Some(self.position(place.class, rank as u64))
     }
 
-    /// The time until a waiter at this position is admitted, from the admissions measured lately.
+    /// The time until a waiter at this position is admitted, estimated from recent admissions.
     pub(super) fn eta(&self, position: Option<u64>, now: Micros) -> Option<Eta> {
         let position = position.filter(|_| self.paused.is_none())?;
         let (admitted, ms) = self.window.measured(now);
@@ -62,8 +62,9 @@ impl Room {
         Some(Eta { least_ms, most_ms })
     }
 
-    /// When a waiter at this position polls again. The front polls often, the others share the rest
-    /// of the polls, and a waiter that is due earlier polls then.
+    /// The time until a waiter at this position polls again, in milliseconds. Waiters at the front
+    /// poll often, and the others share the remaining polls. A waiter that may be admitted earlier
+    /// polls earlier.
     pub(super) fn next_poll_ms(&self, position: Option<u64>, eta: Option<Eta>) -> u64 {
         let polls = u64::from(self.settings.polls_per_second);
         if position.is_some_and(|position| position <= (polls / ROOM_FRONT_POLLS).max(1)) {

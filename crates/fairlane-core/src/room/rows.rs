@@ -1,5 +1,5 @@
-//! The rows that a store keeps of rooms and places. Signs of life are not stored: after a restart
-//! every waiter has time for its next poll.
+//! The rows of rooms and places in a store. Polls are not stored: after a restart every waiter gets
+//! the time for its next poll.
 
 use crate::hashing::HashSeed;
 use crate::kernel::downstream::Cut;
@@ -111,7 +111,7 @@ impl Stored for Machine {
         rows.read(|row: PlaceRow| machine.add_restored(row.read()?))?;
         for (name, room) in &mut machine.rooms {
             room.changed = false;
-            // The first sweep gives every waiter its time.
+            // Due at once, so that the first sweep starts the grace period of its waiters.
             room.deadline = Some(machine.now);
             machine.deadlines.insert((machine.now, name.clone()));
         }

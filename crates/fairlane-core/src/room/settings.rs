@@ -16,13 +16,13 @@ use crate::rate::Rate;
 pub struct RoomSettings {
     /// Most places that are active at once.
     pub max_active: u32,
-    /// How long a place is active, from its admission on.
+    /// How long a place is active after its admission, in milliseconds.
     pub active_ttl_ms: u64,
-    /// How long a waiter keeps its place after the poll that it missed.
+    /// How long a waiter keeps its place after a missed poll, in milliseconds.
     pub retention_ms: u64,
-    /// Polls of all waiters in a second.
+    /// The polls per second of all waiters together.
     pub polls_per_second: u32,
-    /// Most admissions over time; `None` means as many as there are free places.
+    /// The admission rate; `None` admits as many waiters as there are free places.
     pub rate: Option<Rate>,
     /// The weight of each priority class: its share of the admissions while several classes wait.
     #[serde(deserialize_with = "list::<ROOM_CLASSES_MAX, _, _>")]

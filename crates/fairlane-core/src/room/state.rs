@@ -73,7 +73,7 @@ pub struct RoomTotals {
 }
 
 impl RoomTotals {
-    /// Places that time has moved.
+    /// The number of places that became active, expired or were dropped.
     pub(super) const fn moved(self) -> u64 {
         self.admitted + self.expired + self.silent
     }
@@ -100,7 +100,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The windows as of now.
+    /// The windows at this time.
     pub fn turned(self, now: Micros) -> Self {
         let elapsed_ms = now.since(self.at) / 1000;
         if elapsed_ms < ROOM_WINDOW_MS {
@@ -122,7 +122,7 @@ impl Window {
     }
 }
 
-/// What is published about a draw.
+/// The published facts about a draw.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct DrawState {
     pub seed: String,
@@ -187,7 +187,7 @@ pub(super) struct Room {
     pub downstream: Downstream,
     pub window: Window,
     pub totals: RoomTotals,
-    /// Since when the room is empty and has default settings; 0 if it is not.
+    /// The time since which the room has been empty with default settings; 0 if it is not.
     pub idle_since: Micros,
     /// After a restart, waiters are not dropped before this time.
     pub grace_until: Micros,

@@ -1,4 +1,4 @@
-//! What users and operators see of a room.
+//! Views of rooms and places for users and operators.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,12 +24,12 @@ pub enum PlaceView {
     Waiting {
         /// 1 for the next user; `None` before the room has opened.
         position: Option<u64>,
-        /// All who wait in the room.
+        /// The number of waiters in the room.
         waiting: u64,
         /// The time until admission; `None` while it cannot be estimated.
         eta: Option<Eta>,
-        /// When to poll again, in milliseconds. A waiter that does not is dropped after the room's
-        /// retention.
+        /// The time until the next poll, in milliseconds. A waiter that misses it is dropped after
+        /// the room's retention.
         next_poll_ms: u64,
         /// Why the room does not admit waiters now.
         paused: Option<String>,
@@ -56,7 +56,8 @@ pub struct PlaceStatus {
     pub active: u64,
 }
 
-/// An entry of a list of places. Tokens are not shown, because a token is what uses a place.
+/// An entry of a list of places. Tokens are secret, because a token is all that is needed to use a
+/// place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceEntry {
     /// The user of the place.
@@ -67,7 +68,7 @@ pub struct PlaceEntry {
     pub remaining_us: u64,
 }
 
-/// What is published about the draw of a pre-queue.
+/// The published facts about the draw of a pre-queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Draw {
     /// The hash of the seed, published before the first ticket was drawn.
@@ -83,7 +84,7 @@ pub struct Draw {
 /// The state of a room.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoomView {
-    /// The room.
+    /// The name of the room.
     pub room: RoomName,
     /// Its limits.
     pub settings: RoomSettings,
@@ -95,14 +96,14 @@ pub struct RoomView {
     pub active: u64,
     /// Waiters of each class.
     pub waiting: Vec<u64>,
-    /// Admissions that were measured lately.
+    /// The number of recent admissions.
     pub admitted_lately: u64,
     /// The time in which they were measured, in milliseconds.
     pub measured_ms: u64,
     /// The admission rate that refusals of the back end have led to, in thousandths per second;
     /// `None` means unlimited.
     pub rate_milli: Option<u64>,
-    /// How long the back end has asked for a pause, in microseconds.
+    /// The remaining pause that the back end has asked for, in microseconds.
     pub closed_us: u64,
     /// Counts since the room was made.
     pub totals: RoomTotals,

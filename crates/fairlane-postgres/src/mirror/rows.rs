@@ -51,7 +51,7 @@ pub(crate) struct StateRow {
 }
 
 impl StateRow {
-    /// The state of a job as the queue has it; `None` while it runs.
+    /// The state of a job in the queue; `None` while it runs.
     pub fn of_view(view: &JobView) -> Option<Self> {
         let status = match view.state {
             JobState::Processing => return None,
@@ -76,7 +76,7 @@ impl StateRow {
     }
 }
 
-/// What a lease finds when it begins.
+/// The result of marking a job as running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Begun {
     /// The job is RUNNING under this lease.
@@ -87,8 +87,8 @@ pub(crate) enum Begun {
     Superseded,
 }
 
-/// A row that is missing is added: PostgreSQL may have crashed and forgotten that a relay passed the
-/// job on, or that its lease began. The relay passes it on again, and finds its end.
+/// Writes states, and adds missing rows: a crash of PostgreSQL may have undone that a relay passed
+/// the job on, or that its lease began. The relay passes the job on again, and finds its end.
 const STATE: &str = "\
 INSERT INTO fairlane_mirror AS m (group_id, id, type, fence, attempts, status, result, error, ended_at)
 SELECT group_id, id, type, fence, attempts, status, result::jsonb, error::jsonb,
@@ -123,8 +123,8 @@ pub(crate) async fn begin(warm: &Arc<WarmConnections>, rows: &[BeginRow]) -> Res
     Ok(rows.iter().map(|row| others.remove(&key(&row.job)).unwrap_or(Begun::Running)).collect())
 }
 
-/// Writes states; those of jobs that have ended, or that a younger lease has, are left as they are.
-/// Returns how many were written.
+/// Writes states, and returns how many were written. Jobs that have ended, or that have a younger
+/// lease, stay as they are.
 pub(crate) async fn write_states(connection: &mut PgConnection, rows: &[StateRow]) -> Result<u64, Error> {
     let (groups, ids) = keys(rows.iter().map(|row| &row.job));
     let done = sql(STATE)

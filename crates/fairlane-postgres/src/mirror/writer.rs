@@ -1,8 +1,9 @@
-//! Writes of concurrent attempts, in batches that gather while the previous one is in flight. Leases
-//! that begin have a queue of their own, because they do not wait for the disk as ends do.
+//! Writes of concurrent attempts, in batches that gather while the previous one is in flight.
+//! Beginnings of leases have their own queue, because unlike ends they do not wait for the disk.
 //!
-//! A database that does not reply is tried again as long as an attempt waits for it. A batch that
-//! the database refuses is written one by one, so that one attempt does not fail the others.
+//! While the database does not reply, a write is retried for as long as an attempt waits for it. A
+//! batch that the database refuses is written one by one, so that one attempt does not fail the
+//! others.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::sql::WarmConnections;
 
 /// Most writes in one transaction.
 const BATCH_MAX: usize = 200;
-/// Writes that wait for the one in flight; further ones wait for room.
+/// Most writes that wait for the one in flight; further ones wait for room.
 const WAITING_MAX: usize = 1000;
 
 /// One write.
@@ -27,7 +28,7 @@ pub(super) enum Write {
     State(StateRow),
 }
 
-/// What a write found.
+/// The result of a write.
 #[derive(Debug, Clone)]
 pub(super) enum Written {
     Done,
@@ -39,7 +40,7 @@ pub(super) enum Written {
     Superseded,
 }
 
-/// The database refuses a write, and waiting does not cure it.
+/// The database refused a write, and a retry would not help.
 #[derive(Debug, Clone)]
 pub(super) struct Refused(pub String);
 
@@ -64,7 +65,8 @@ impl Writer {
         Self { begins: start(pool.clone()), states: start(pool) }
     }
 
-    /// Writes with the next batch. Dropping this gives the write up, unless it is in flight.
+    /// Adds the write to the next batch, and waits for it. Dropping the future cancels the write,
+    /// unless it is in flight.
     pub async fn write(&self, write: Write) -> Result<Written, Refused> {
         let (reply, written) = oneshot::channel();
         let stopped = || Refused("the mirror has stopped".to_owned());
@@ -131,8 +133,8 @@ async fn write_batch(warm: &Arc<WarmConnections>, batch: Vec<Request>) {
     }
 }
 
-/// Whether the database has read the statement and refuses it. The other classes are those of
-/// connections, resources, deadlocks, and servers that start or stop.
+/// Whether the database refused the statement. Errors of connections, resources and deadlocks, and
+/// of servers that start or stop, are not refusals.
 fn is_refusal(error: &Error) -> bool {
     let Error::Database(sqlx::Error::Database(database)) = error else { return false };
     let code = database.code().unwrap_or_default();

@@ -24,25 +24,25 @@ const BATCH_ROWS: usize = 500;
 /// A batch ends when its jobs have this many bytes as JSON.
 const BATCH_BYTES: i64 = 8 * 1024 * 1024;
 
-/// A committed job that waits in the outbox.
+/// A committed row of the outbox.
 pub(super) struct OutboxRow {
     pub xid: String,
     pub id: i64,
     pub group: String,
-    /// The job; or why it can never be enqueued.
+    /// The job, or the reason why it can never be enqueued.
     pub job: Result<NewJob, String>,
-    /// Whether the mirror says that it has ended: it was sent before.
+    /// Whether the job has ended according to the mirror, because it was passed on before.
     pub has_ended: bool,
 }
 
 impl OutboxRow {
-    /// A name that no other row has, for a job without an id.
+    /// A unique name, used as the id of a job without one.
     pub fn key(&self) -> String {
         format!("{}-{}", self.xid, self.id)
     }
 }
 
-/// A shard that this relay has until the end of a transaction.
+/// A shard that this relay owns until the end of a transaction.
 pub(super) struct Shard {
     number: i16,
     /// Its next rows, without those of groups that are full.
@@ -50,17 +50,18 @@ pub(super) struct Shard {
     transaction: BareTransaction,
 }
 
-/// What a claim found.
+/// The result of a claim.
 pub(super) struct Claim {
     /// The shard that was taken, if it has rows that can be passed on now.
     pub shard: Option<Shard>,
     /// The shard after which to claim next; `None` if no later one has rows.
     pub next_after: Option<i16>,
-    /// Whether any shard has rows, also one that another relay has.
+    /// Whether any shard has rows, including shards of other relays.
     pub has_rows: bool,
 }
 
-/// Takes the next shard above `after` that has rows and that no other relay has, and reads its rows.
+/// Claims the next shard above `after` that has rows and that no other relay owns, and reads its
+/// rows.
 pub(super) async fn claim(
     warm: &Arc<WarmConnections>,
     after: i16,
@@ -94,7 +95,8 @@ async fn read_row(row: &PgRow) -> OutboxRow {
     OutboxRow { xid, id, group, job, has_ended: row.get("has_ended") }
 }
 
-/// The job of a row, in the form of a line of jobs; `key` makes the id of a job without one.
+/// Parses the job of a row, which has the form of a line of NDJSON; `key` makes the id of a job
+/// without one.
 pub(crate) async fn parse(group: &str, text: &str, key: impl FnOnce() -> String) -> Result<NewJob, String> {
     let reason = |error: fairlane::Error| match error {
         fairlane::Error::Line { reason, .. } | fairlane::Error::Job { reason, .. } => reason,
@@ -121,7 +123,7 @@ impl Shard {
         rows
     }
 
-    /// Moves the rows that have an end to the mirror, and commits.
+    /// Moves the rows that are done to the mirror, and commits.
     pub async fn commit(self, rows: &[OutboxRow], ends: &[RowEnd]) -> Result<Relayed, Error> {
         let (mut relayed, mut done) = (Relayed::default(), Vec::new());
         for (row, end) in rows.iter().zip(ends) {

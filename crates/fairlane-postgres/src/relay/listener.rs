@@ -1,4 +1,4 @@
-//! Receives notifications of commits. The relay finds commits without one by polling.
+//! Receives notifications of commits. The relay finds other commits by polling.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::{CHANNEL, TARGET};
 
-/// The application name of the connections on which relays listen: by it they are seen.
+/// The application name of the connections on which relays listen, by which a view counts relays.
 pub(crate) const APPLICATION: &str = "fairlane relay";
 
 /// A task that listens on a connection of its own.
@@ -33,7 +33,7 @@ impl Listener {
         Self { wakeup, task }
     }
 
-    /// Completes with the next message, also with one that came since the last call.
+    /// Completes with the next message, or at once if one arrived since the last call.
     pub fn wakeup(&self) -> Notified<'_> {
         self.wakeup.notified()
     }
@@ -63,7 +63,7 @@ async fn listen_once(
     let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options.clone());
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.listen(CHANNEL).await?;
-    // Messages sent before this moment are lost.
+    // Messages that were sent before this connection was made are lost, so the relay polls once.
     wakeup.notify_one();
     // `None` is a connection that was lost, and with it perhaps a message.
     while let Some(_message) = listener.try_recv().await? {

@@ -12,10 +12,10 @@ use super::TARGET;
 use super::batch::OutboxRow;
 use crate::error::Error;
 
-/// Payload bytes of one step, unless a single payload is larger.
+/// Most payload bytes of one step, unless a single payload is larger.
 const STEP_BYTES: usize = 256 * 1024;
 
-/// What became of a row.
+/// The result for one row.
 pub(super) enum RowEnd {
     /// The queue has its job.
     Passed,
@@ -23,7 +23,7 @@ pub(super) enum RowEnd {
     Invalid(String),
     /// The queue has another job with its id.
     Conflict(String),
-    /// It stays in the outbox, because its group or the queue is full.
+    /// The row stays in the outbox, because its group or the queue is full.
     Kept,
 }
 
@@ -33,9 +33,9 @@ pub(super) struct Full {
     pub retry_after: Duration,
 }
 
-/// What became of a batch.
+/// The result for a batch.
 pub(super) struct Sent {
-    /// The end of each row.
+    /// The result for each row.
     pub ends: Vec<RowEnd>,
     pub full: Vec<Full>,
 }

@@ -11,7 +11,7 @@ use crate::app::Shared;
 use crate::extract::Json;
 use crate::problem::{Problem, ProblemKind};
 
-/// Findings that a response lists; it counts all of them.
+/// Most findings that a response lists; it counts all of them.
 const LISTED_MAX: usize = 1000;
 
 pub(super) fn routes() -> Routes {

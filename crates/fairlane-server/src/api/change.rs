@@ -93,7 +93,7 @@ pub(super) fn invalid_cursor(cursor: &str) -> Problem {
 mod tests {
     use super::*;
 
-    /// The extremes of what [`RATE`] allows.
+    /// Tests the smallest and the largest rates that match [`RATE`].
     #[test]
     fn a_rate_that_matches_the_description_is_accepted() {
         for text in [

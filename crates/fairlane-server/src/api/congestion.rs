@@ -21,7 +21,7 @@ use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
 use crate::problem::Problem;
 
-/// Groups that one summary scans.
+/// Most groups that one summary scans.
 const GROUPS_SCANNED_MAX: u64 = 10_000;
 
 pub(super) fn routes() -> Routes {

@@ -23,7 +23,7 @@ use crate::app::{App, Shared};
 use crate::extract::{Json, Object, Query, object};
 use crate::problem::{Problem, ProblemKind};
 
-/// Dead jobs that one request scans.
+/// Most dead jobs that one request scans.
 const SCANNED_MAX: u64 = 10_000;
 
 pub(super) fn routes() -> Routes {

@@ -54,7 +54,7 @@ pub(super) fn routes() -> Routes {
         .add(Pace::Held, Permission::Work, Scope::AllGroups, routes!(place_events))
 }
 
-/// What event streams follow.
+/// The state behind all event streams.
 #[derive(Default)]
 pub(crate) struct Live {
     bulks: BulkWatchers,
@@ -79,7 +79,7 @@ impl Live {
         self.counts.customers.take()
     }
 
-    /// As [`take_customers`](Self::take_customers), without a new beginning.
+    /// As [`take_customers`](Self::take_customers), but without resetting the counts.
     pub fn customers_so_far(&self) -> CustomerJobs {
         self.counts.customers.so_far()
     }
@@ -237,7 +237,7 @@ async fn events(State(app): State<Shared>, Query(last): Query<LastEvent>, header
     listener::follow_queue(&app, missed, latest)
 }
 
-/// An event about once a second, without data, for pages that read themselves again.
+/// An event about once a second, without data, for pages that reload themselves.
 pub(crate) async fn ticks(State(app): State<Shared>) -> Response {
     let (_, latest) = app.live.queue.subscribe(&app, None);
     listener::follow_ticks(&app, latest)

@@ -88,7 +88,7 @@ enum Mode {
 }
 
 impl AcquireRequest {
-    /// The options, and how long to wait.
+    /// The validated options, and how long to wait for the lock.
     fn checked(self, app: &Shared, caller: &Caller) -> Result<(LockOptions, Duration), Problem> {
         let mode = match (self.mode, self.permits) {
             (Mode::Exclusive, None) => LockMode::Exclusive,

@@ -190,7 +190,7 @@ fn windows() -> utoipa::openapi::schema::Array {
 }
 
 impl Change {
-    /// Takes over the settings that are named.
+    /// Applies the settings that are present.
     fn apply(self, settings: &mut BoardSettings) {
         settings.rule = self.rule.map_or(settings.rule, |rule| match rule {
             Rule::Count => BoardRule::Count,

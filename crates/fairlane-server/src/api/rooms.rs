@@ -1,7 +1,7 @@
 //! Waiting rooms: users join, poll and leave; operators set limits, pause, open and close.
 //!
-//! The application's back end calls these routes for its users: a key is not for browsers. A token is
-//! what a user keeps, for instance in a cookie.
+//! The application's back end calls these routes for its users, since keys must not reach browsers.
+//! The user keeps the token of the place, for instance in a cookie.
 
 use std::time::Duration;
 

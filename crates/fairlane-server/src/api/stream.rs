@@ -241,7 +241,7 @@ async fn read(
                         intake.flush().await?;
                         return Err(stopping());
                     }
-                    // The next line may come late; the lines before it do not wait for it.
+                    // The next line may arrive late, so the buffered lines are sent without it.
                     () = tokio::time::sleep(LINGER), if !intake.is_empty() => intake.flush().await?,
                 }
             }

@@ -1,7 +1,7 @@
 //! The rest of a body that no handler reads.
 //!
-//! A little of it is read and discarded, so that the connection can be used again. If there is
-//! more, the connection is closed, and the rest is discarded until its client has read the response
+//! Up to 64 KiB of it are read and discarded, so that the connection can be reused. If there is
+//! more, the connection is closed, and the rest is discarded until the client has read the response
 //! (`serve/timeout_stream.rs`).
 
 use std::mem;
@@ -17,9 +17,9 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-/// How long the rest is drained.
+/// How long the rest of a body is drained.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
-/// How many bytes of it are drained.
+/// Most bytes of the rest that are drained.
 const DRAIN_BYTES_MAX: usize = 64 * 1024;
 
 /// A body that drains its rest when it is dropped.

@@ -1,4 +1,4 @@
-//! The permission a command requires: the same as the route that does the same.
+//! The permission a command requires: the same as that of the equivalent route.
 
 use fairlane_core::kernel::{Access, Subjects};
 use fairlane_core::queue::{self, QueueView};
@@ -110,7 +110,7 @@ mod tests {
         Settle { settlements: vec![one] }.into_command()
     }
 
-    /// Commands and the routes that do the same.
+    /// Commands and the equivalent routes.
     fn routes_of_commands() -> Vec<(Command, &'static str, &'static str)> {
         vec![
             (enqueue("t", &["g"]).into_command(), "POST", "/api/jobs"),

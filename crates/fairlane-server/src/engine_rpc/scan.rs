@@ -16,7 +16,7 @@ use hyper::body::Frame;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Pages that the scan may be ahead of the client.
+/// Most pages that the scan may be ahead of the client.
 const PAGES_AHEAD: usize = 1;
 
 /// A scan in progress.

@@ -12,8 +12,8 @@ use tokio::task::spawn_blocking;
 
 use crate::problem::{Problem, ProblemKind};
 
-/// Bytes of a body that is parsed on the runtime's thread: another thread would cost more than the
-/// parsing.
+/// Largest body that is parsed on the runtime's thread, in bytes: moving it to another thread would
+/// take longer than parsing it.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Threads that parse large bodies.
@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
 
-    /// Longer than any step of these tests takes.
+    /// A timeout that only a failing test reaches.
     const TIMEOUT: Duration = Duration::from_secs(30);
 
     fn large() -> Bytes {

@@ -15,13 +15,13 @@ use super::refusal_pacer::RefusalPacer;
 use crate::problem::Problem;
 use crate::serve::{Peer, block};
 
-/// Refusals in a row that are not delayed, so that a mistyped key costs no time.
+/// Consecutive refusals that are not delayed, so that a mistyped key is reported at once.
 const UNDELAYED_MAX: u32 = 16;
-/// How long an address must not be refused to be forgotten.
+/// An address is forgotten after this long without a refusal.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
 /// How often a full table is swept for addresses to forget.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// Addresses in the table; while it is full, refusals of any other address are delayed.
+/// Most addresses in the table; while it is full, refusals of any other address are delayed.
 const ADDRESSES_MAX: usize = 4096;
 
 /// Addresses that were refused recently.
@@ -72,8 +72,8 @@ impl AuthThrottle {
 }
 
 impl Table {
-    /// Removes addresses to forget. Sweeps are rare, so that many new addresses do not make each
-    /// refusal expensive.
+    /// Removes addresses that are due to be forgotten. Sweeps are rare, so that many new addresses
+    /// do not make each refusal expensive.
     fn sweep(&mut self, now: Instant) {
         if self.swept.is_some_and(|swept| now.duration_since(swept) < SWEEP_EVERY) {
             return;

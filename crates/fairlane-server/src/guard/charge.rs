@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::trail::{self, Trail};
 use crate::quota::{charge, charge_and_wait, end_parsing};
 
-/// What a command costs beside its jobs, in jobs: the way to the engine and back.
+/// The fixed cost of a command, in jobs: the round trip to the engine.
 const COMMAND_JOBS: u64 = 10;
 
 /// The engine with every command charged to the key that submits it.
@@ -23,12 +23,12 @@ pub(crate) fn charge_commands(engine: Arc<dyn Engine>, stopping: CancellationTok
     layer(engine, Hooks::default().submit(charge))
 }
 
-/// What an engine returns for a command.
+/// The result of submitting a command to an engine.
 type Submitted = Result<Reply, EngineError>;
 
 async fn submit(engine: Arc<dyn Engine>, command: Command, stopping: CancellationToken) -> Submitted {
     end_parsing();
-    // A worker that waits for jobs leases again and again, and pays only for the jobs it gets.
+    // A worker that waits for jobs leases repeatedly, and is charged only for the jobs it gets.
     if !matches!(command, Command::Queue(queue::Command::Lease(_))) {
         charge_and_wait(COMMAND_JOBS + command.weight().jobs as u64, &stopping).await;
     }
@@ -42,7 +42,7 @@ async fn submit(engine: Arc<dyn Engine>, command: Command, stopping: Cancellatio
         trail.end(&reply);
     }
     if let Reply::Queue(queue::Reply::Lease(Leased::Jobs { jobs, .. })) = &reply {
-        // What they cost beyond the request delays the next ones, not jobs that are leased.
+        // The cost of leased jobs delays the next requests, not the delivery of these jobs.
         charge(jobs.len() as u64);
     }
     Ok(reply)

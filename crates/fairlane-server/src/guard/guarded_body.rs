@@ -1,4 +1,4 @@
-//! A response body that holds the permits of its request until it is sent, and breaks off when the
+//! A response body that holds the permits of its request until it is sent, and is aborted when the
 //! key of the request ends.
 
 use std::io;
@@ -18,8 +18,8 @@ use crate::quota::{KeyQuota, RequestQuota};
 /// large response stays here until its client has read most of it.
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// The response with its permits. It breaks off when `ended` completes; what is done while it is
-/// written is charged to `quota`.
+/// The response with its permits. It is aborted when `ended` completes. Work that is done while it
+/// is written is charged to `quota`.
 pub(crate) fn guard_body<P: Send + Unpin + 'static>(
     response: Response,
     ended: Option<BoxFuture<'static, ()>>,
@@ -27,7 +27,7 @@ pub(crate) fn guard_body<P: Send + Unpin + 'static>(
     permits: P,
 ) -> Response {
     let is_small = response.body().size_hint().upper().is_some_and(|bytes| bytes <= CHUNK_BYTES as u64);
-    // A small response leaves here with its first chunk, guarded or not.
+    // A small response is a single chunk, so guarding it would make no difference.
     if ended.is_none() && is_small {
         return response;
     }
@@ -36,7 +36,7 @@ pub(crate) fn guard_body<P: Send + Unpin + 'static>(
 
 struct GuardedBody<P> {
     body: Body,
-    /// What is left of a frame larger than a chunk.
+    /// The unsent part of a frame that is larger than a chunk.
     rest: Bytes,
     ended: Option<BoxFuture<'static, ()>>,
     quota: Option<Arc<KeyQuota>>,

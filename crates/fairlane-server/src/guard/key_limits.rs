@@ -74,7 +74,7 @@ impl KeyLimits {
         Err(problem.retry_after(wait.saturating_sub(delayed).max(DELAY_MIN)).into_response())
     }
 
-    /// A permit for one more request of the key. A brief wait for a permit is worthwhile, as most
+    /// A permit for one more request of the key. It waits briefly for a permit, because most
     /// requests end soon.
     pub async fn permit(&self, pace: Pace) -> Result<OwnedSemaphorePermit, Response> {
         let (permits, limit) = match pace {

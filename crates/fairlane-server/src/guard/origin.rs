@@ -78,7 +78,7 @@ fn name_of(host: &str) -> Option<&str> {
 }
 
 fn is_loopback(host: &str) -> bool {
-    // The most frequent ones first.
+    // Checks the most frequent hosts first.
     if matches!(host, "localhost" | "127.0.0.1") {
         return true;
     }

@@ -27,7 +27,8 @@ impl Default for RefusalPacer {
 }
 
 impl RefusalPacer {
-    /// Waits until one more refusal is released, at least `least`; returns how long that was.
+    /// Waits until one more refusal may be released, at least for `least`; returns how long it
+    /// waited.
     pub async fn wait(&self, least: Duration) -> Duration {
         let delay = self.schedule(self.created.elapsed(), least);
         tokio::time::sleep(delay).await;

@@ -19,7 +19,7 @@ use crate::settings::ServerSettings;
 
 /// The name of the cookie.
 const COOKIE: &str = "fairlane_session";
-/// What is signed begins with this, so that a signature for another purpose is not a session.
+/// The prefix of the signed data, so that a signature for another purpose is not a valid session.
 const PURPOSE: &[u8] = b"fairlane session 1";
 /// The fewest characters of a configured secret.
 const SECRET_CHARACTERS_MIN: usize = 32;
@@ -109,7 +109,7 @@ impl Sessions {
         let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
         let until = UNIX_EPOCH.checked_add(Duration::from_secs(until_s))?;
         let presented = keys.find_opened(id, until)?;
-        // Compared in constant time.
+        // The signature is compared in constant time.
         self.sign(&presented.key, until_s).verify_slice(&signature).ok()?;
         Some(presented)
     }

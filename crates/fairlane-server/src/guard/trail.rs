@@ -14,7 +14,7 @@ use fairlane_core::queue::{self, BulkRef, Cancellation, Disposal, JobRef, Requeu
 use fairlane_core::{Command, GroupId, Reply};
 use fairlane_engine::observe::TARGET;
 
-/// Groups that one log line names.
+/// Most groups that one log line names.
 const GROUPS_MAX: usize = 10;
 
 /// The actor of changes that belong to no request.

@@ -20,7 +20,7 @@ use crate::access::Role;
 
 /// The version of the file format.
 const VERSION: u32 = 1;
-/// The content of the marker file, for a person who finds it.
+/// The content of the marker file, which explains its purpose to an operator.
 const MARKER_TEXT: &[u8] =
     b"Keys are required here. While this file exists, a server does not start without its keys.\n";
 /// The longest name of a key, in characters.
@@ -416,7 +416,8 @@ pub(super) fn require(path: &Path) {
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let Err(error) = (KeyFile { path: path.to_owned() }).require(folder) {
-        // A file of keys may be mounted read-only; its loss is then noticed when it is mounted.
+        // The folder may be mounted read-only. Then a missing file of keys fails when it is
+        // mounted.
         tracing::debug!(target: "fairlane", path = %path.display(), %error, "keys are required, and no marker can be created");
     }
 }
@@ -444,7 +445,7 @@ fn find<'a>(keys: &'a mut [KeyRecord], id: &str) -> Result<&'a mut KeyRecord, Ke
 }
 
 fn later(now: SystemTime, length: Duration) -> Time {
-    // A time that no calendar can express means never.
+    // A longer validity is cut to a century, so that the end can be represented as a date.
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
     Time(now + length.min(CENTURY))
 }

@@ -18,7 +18,7 @@ use crate::problem::ProblemKind;
 pub(crate) struct RequestTimer {
     route: &'static Route,
     start: Instant,
-    /// The header of this name, for the log.
+    /// The `traceparent` header, for the log.
     traceparent: Option<HeaderValue>,
     /// The path of a request to a route that requires [`Permission::Operate`], for the log.
     path: Option<String>,
@@ -27,7 +27,7 @@ pub(crate) struct RequestTimer {
 }
 
 impl RequestTimer {
-    /// Starts with the head of a request.
+    /// Starts the timer when the head of a request has arrived.
     pub fn begin(route: &'static Route, request: &Request) -> Self {
         let operates = route.permission == Permission::Operate;
         Self {
@@ -56,7 +56,7 @@ impl RequestTimer {
         self.is_admitted = true;
     }
 
-    /// Ends with the head of the response.
+    /// Stops the timer when the head of the response is ready.
     pub fn end(self, metrics: &Metrics, response: &Response) {
         let took = self.start.elapsed();
         let status = response.status();
@@ -93,7 +93,7 @@ fn trace_id(traceparent: &HeaderValue) -> Option<&str> {
     traceparent.to_str().ok()?.split('-').nth(1).filter(|id| id.len() == 32)
 }
 
-/// Counts something as long as this value lives.
+/// Adds one to a gauge for as long as this value lives.
 pub(crate) struct Gauged(&'static AtomicU64);
 
 static CONNECTIONS_OPEN: AtomicU64 = AtomicU64::new(0);

@@ -28,7 +28,8 @@ use super::ENGINE_UP;
 const SCRAPE_EVERY: Duration = Duration::from_secs(1);
 /// The longest time that a scrape takes; Prometheus waits ten seconds by default.
 const SCRAPE_WITHIN: Duration = Duration::from_secs(5);
-/// Pages of groups that one scrape reads. The engine ends a page early rather than search for long.
+/// Most pages of groups that one scrape reads. The engine ends a page early instead of searching
+/// for long.
 const PAGES_MAX: usize = 4;
 
 /// The last scrape.
@@ -77,8 +78,8 @@ async fn scrape(engine: &dyn Engine, accepts_writes: bool, groups_max: usize) ->
     let is_up = match timeout_at(deadline, engine.call(InspectQueue)).await {
         Ok(Ok(queue)) => {
             recorder.record(|| observe::gauges(&queue));
-            // What cannot be read in time is omitted; the engine counts and logs commands that
-            // fail.
+            // Gauges that cannot be read in time are omitted. The engine counts and logs commands
+            // that fail.
             let details = scrape_details(engine, &queue.types, groups_max, &recorder);
             let _ = timeout_at(deadline, details).await;
             true

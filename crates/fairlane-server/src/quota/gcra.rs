@@ -25,7 +25,7 @@ const PACE_NS: u64 = 500_000;
 /// The rate limiter of one key. All times are nanoseconds since it was created.
 pub(super) struct Gcra {
     created: Instant,
-    /// The emission interval: what one request costs.
+    /// The emission interval: the cost of one request.
     request: u64,
     /// How far requests may run ahead of the rate.
     burst: u64,
@@ -64,7 +64,7 @@ impl Gcra {
         admitted.map(|_| self.pace(now)).map_err(|arrival| Duration::from_nanos(charged(arrival) - latest))
     }
 
-    /// How long a request waits for its turn when more than the first ones of a burst have come.
+    /// How long a request waits for its turn when it is not among the first ones of a burst.
     fn pace(&self, now: u64) -> Duration {
         let ahead = self.pace * WORK_AHEAD;
         let next = |at: u64| at.max(now) + self.pace;
@@ -75,7 +75,7 @@ impl Gcra {
         Duration::from_nanos(before.saturating_sub(now).saturating_sub(ahead))
     }
 
-    /// Charges the cost of so many jobs unconditionally, and returns how long to wait before the
+    /// Charges the cost of this many jobs unconditionally, and returns how long to wait before the
     /// work begins.
     pub fn charge(&self, jobs: u64, now: u64) -> Duration {
         let cost = self.cost(jobs);

@@ -27,7 +27,7 @@ pub(super) fn connections_max(wanted: usize) -> usize {
 
 fn bounded(wanted: usize, files_max: Option<u64>) -> usize {
     let Some(files_max) = files_max else { return wanted };
-    // With a very low limit, half of it is used for connections.
+    // If the limit is very low, half of it is used for connections.
     let allowed = files_max.saturating_sub(RESERVED).max(files_max / 2).max(1);
     wanted.min(usize::try_from(allowed).unwrap_or(usize::MAX))
 }

@@ -17,7 +17,7 @@ const LINE_END_BYTES: u64 = 2;
 pub struct Framing {
     part: Part,
     line: Vec<u8>,
-    /// The line is longer than the part of it that is kept.
+    /// Whether the line is longer than the part of it that is kept.
     is_cut: bool,
     /// The number of complete heads.
     heads: u64,

@@ -1,4 +1,4 @@
-//! The activity log of the engine: changes, and who made them.
+//! The activity log of the engine: changes, each with its actor.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -14,7 +14,7 @@ use crate::app::Shared;
 use crate::extract::Query;
 use crate::problem::Problem;
 
-/// Changes on a page.
+/// Number of changes on a page.
 const PAGE: usize = 100;
 
 #[derive(Deserialize)]
@@ -55,7 +55,7 @@ pub(super) async fn of_customer(
     Ok(app.fairlane.activity(None, Some(subject), limit).await?.entries)
 }
 
-/// A table of changes, with or without what was changed.
+/// A table of changes, with or without their subjects.
 pub(super) fn table(view: &View, entries: &[ActivityEntry], with_subject: bool) -> Markup {
     html! {
         @if entries.is_empty() {

@@ -1,5 +1,5 @@
 //! The style sheet, the script and the icon. Their names contain a hash of their content, so that
-//! browsers may keep them for ever.
+//! browsers may cache them for ever.
 
 use std::sync::LazyLock;
 

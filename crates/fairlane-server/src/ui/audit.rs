@@ -12,7 +12,7 @@ use super::page::{Section, View};
 use crate::app::Shared;
 use crate::problem::{Problem, ProblemKind};
 
-/// Findings on the page.
+/// Most findings on the page.
 const LISTED_MAX: usize = 100;
 
 pub(super) async fn show(view: View) -> Response {

@@ -22,11 +22,11 @@ use crate::app::Shared;
 use crate::extract::Path;
 use crate::problem::{Problem, ProblemKind};
 
-/// Ended jobs that are read to group their errors.
+/// Most ended jobs that are read to group their errors.
 const SCANNED_MAX: usize = 2000;
-/// Errors on the page, the most frequent ones.
+/// Most errors on the page; the most frequent ones are shown.
 const ERRORS_MAX: usize = 20;
-/// Characters of a summary on the page.
+/// Most characters of a summary on the page.
 const SHOWN_MAX: usize = 20_000;
 
 #[derive(Deserialize)]

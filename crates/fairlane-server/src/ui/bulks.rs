@@ -14,7 +14,7 @@ use crate::app::Shared;
 use crate::extract::Query;
 use crate::problem::Problem;
 
-/// Bulk actions on a page.
+/// Number of bulk actions on a page.
 const PAGE: usize = 50;
 
 #[derive(Deserialize)]

@@ -1,5 +1,5 @@
-//! Pictures as SVG, drawn on the server: no script, and no style attributes, which the content
-//! security policy forbids.
+//! Charts as SVG, drawn on the server without scripts, and without style attributes, which the
+//! content security policy forbids.
 
 use std::fmt::Write;
 
@@ -17,12 +17,13 @@ pub(super) struct Line<'a> {
     pub name: &'a str,
     /// The number of its colour.
     pub colour: u8,
-    /// The values, oldest first. The line passes over those that are not a number.
+    /// The values, oldest first. NaN marks a gap, which the line skips.
     pub values: Vec<f64>,
 }
 
-/// Lines up to now, with a legend and the largest value. The width has room for a number of values and
-/// a name for the oldest; fewer values stand at the right, so that time is always to scale.
+/// A chart of lines up to now, with a legend and the largest value. The width fits `at_most`
+/// values, and `oldest` labels its left edge. Fewer values are aligned to the right, so that time
+/// is always to scale.
 pub(super) fn lines(
     label: &str,
     lines: &[Line<'_>],
@@ -71,7 +72,7 @@ fn figure(
     }
 }
 
-/// As [`lines`], over any time.
+/// A chart as [`lines`] draws it, but without a time scale.
 pub(super) fn plain(label: &str, lines: &[Line<'_>], unit: impl Fn(f64) -> String) -> Markup {
     let longest = lines.iter().map(|line| line.values.len()).max().unwrap_or(0);
     figure(label, lines, longest, unit, html! {})
@@ -97,28 +98,28 @@ fn area(values: &[f64], at_most: usize, points: &str) -> String {
     format!("M{first:.1},{HEIGHT} L{points} L{WIDTH},{HEIGHT} Z")
 }
 
-/// A layer of a stacked picture.
+/// A layer of a stacked chart.
 pub(super) struct Layer {
-    /// The number of its colour among those of stacked pictures.
+    /// The number of its colour among those of stacked charts.
     pub colour: usize,
     /// A value for each column, oldest first.
     pub values: Vec<u64>,
 }
 
-/// The columns of a stacked picture.
+/// The columns of a stacked chart.
 pub(super) struct Columns<'a> {
-    /// Columns that there is room for; fewer stand at the right.
+    /// Number of columns that fit; fewer are aligned to the right.
     pub room: usize,
-    /// What stands at the left edge.
+    /// The label of the left edge.
     pub oldest: &'a str,
-    /// Where each column leads.
+    /// The link of each column.
     pub links: &'a [String],
-    /// The column that is pointed out.
+    /// The highlighted column.
     pub marked: Option<usize>,
 }
 
-/// Columns of values on top of each other. Screen readers skip the picture: its page has the same as a
-/// table.
+/// A chart of stacked columns. Screen readers skip it, because its page has a table with the same
+/// values.
 pub(super) fn stacked(label: &str, layers: &[Layer], columns: &Columns<'_>) -> Markup {
     let sum = |at: usize| layers.iter().filter_map(|layer| layer.values.get(at)).sum::<u64>();
     let most = (0..columns.links.len()).map(sum).max().unwrap_or(0);

@@ -24,9 +24,9 @@ use crate::app::Shared;
 use crate::extract::Path;
 use crate::problem::{Problem, ProblemKind};
 
-/// Snapshots of the congestion that the chart shows.
+/// Number of congestion snapshots in the chart.
 const SNAPSHOTS: usize = 360;
-/// Changes on the page.
+/// Number of changes on the page.
 const CHANGES: usize = 10;
 
 #[derive(Deserialize)]
@@ -46,7 +46,7 @@ pub(super) async fn show(
     let history = handle.congestion_history(SNAPSHOTS).await?;
     app.dashboard.history.watch(&group);
     let hour = app.dashboard.history.complete();
-    // What other customers get is not for a key that is bound to this one.
+    // A key that is bound to this customer must not see what other customers get.
     let is_bound = view.caller.groups.is_some();
     let ranking = if is_bound { None } else { Some(Largest::ranking(&app).await?) };
     let share = ranking.as_ref().and_then(|ranking| ranking.share(ranking.find(&group)?));
@@ -219,7 +219,7 @@ pub(super) struct Controls {
 }
 
 impl Controls {
-    /// The change that the fields of the limits ask for.
+    /// The change in the fields for limits.
     fn patch(&self) -> Result<GroupPatch, Problem> {
         let rate = filled(self.rate.clone()).map(|text| parse_rate(&text)).transpose();
         let rate = rate.map_err(|error| ProblemKind::Invalid.because(error.to_string()))?;
@@ -253,7 +253,7 @@ pub(super) async fn change(
     Ok(see_other(&view.to(format!("customers/{}?done={done}", encoded(&group)))))
 }
 
-/// The page between a change and its application.
+/// The page that previews a change before it is applied.
 async fn preview_page(
     view: &View,
     app: &Shared,

@@ -16,14 +16,14 @@ use crate::app::Shared;
 use crate::extract::Query;
 use crate::problem::Problem;
 
-/// Customers on a page.
+/// Number of customers on a page.
 const PAGE: usize = 50;
 
 #[derive(Deserialize)]
 pub(super) struct Filter {
     /// The beginning of the name.
     q: Option<String>,
-    /// The number of the page among the largest.
+    /// The number of the page, when sorted by size.
     page: Option<usize>,
     /// The last name of the page before, when sorted by name.
     after: Option<String>,
@@ -137,7 +137,7 @@ async fn named_list(
     after: Option<GroupId>,
 ) -> Result<Markup, Problem> {
     let exact: Option<GroupId> = named(prefix.map(str::to_owned))?;
-    // The list begins behind a name, so the group that is named like the prefix is read by itself. It
+    // The list begins after a name, so a group whose name equals the prefix is read separately. It
     // may have no jobs.
     let found = match (&exact, &after) {
         (Some(group), None) => app.fairlane.group(group).view().await?.map(|found| (group, found)),

@@ -18,7 +18,7 @@ use crate::app::Shared;
 use crate::extract::Query;
 use crate::problem::{Problem, ProblemKind};
 
-/// Dead jobs on a page.
+/// Number of dead jobs on a page.
 const PAGE: usize = 100;
 
 #[derive(Deserialize, Default)]

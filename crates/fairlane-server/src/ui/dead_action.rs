@@ -1,8 +1,8 @@
-//! One action on all dead jobs that match a filter: it runs in steps beside the pages, which show its
-//! progress and can stop it.
+//! One action on all dead jobs that match a filter. It runs in steps in the background; the pages
+//! show its progress and can stop it.
 //!
 //! Invariant: at most one action runs at a time. An action that was stopped, or that ended with the
-//! server, has done whole steps only, and may be started again.
+//! server, has completed every step it began, and may be started again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,9 +23,9 @@ use crate::app::Shared;
 use crate::guard::actor;
 use crate::problem::{Problem, ProblemKind};
 
-/// Dead jobs that a step scans.
+/// Number of dead jobs that a step scans.
 const STEP_JOBS: u64 = 500;
-/// The pause between two steps, in which other commands have their turn.
+/// The pause between two steps, during which other commands run.
 const STEP_EVERY: Duration = Duration::from_millis(20);
 
 /// What to do with the jobs.
@@ -51,7 +51,7 @@ impl Act {
     }
 }
 
-/// What is asked for.
+/// A request for an action.
 pub(super) struct Order {
     pub act: Act,
     pub dead: Dead,
@@ -59,11 +59,11 @@ pub(super) struct Order {
     pub group: Option<GroupId>,
     /// The filter in words.
     pub filter: String,
-    /// The key that asks for it.
+    /// The id of the key that requests it.
     pub key: Arc<str>,
 }
 
-/// The action that runs, or the last one.
+/// The running action, or the last one.
 #[derive(Default)]
 pub(super) struct DeadActions(Arc<Mutex<Option<Action>>>);
 
@@ -74,13 +74,13 @@ struct Action {
     filter: String,
     key: Arc<str>,
     began_at: Micros,
-    /// Dead jobs when it began.
+    /// Number of dead jobs when it began.
     total: u64,
-    /// Dead jobs that it has looked at.
+    /// Number of dead jobs scanned so far.
     looked_at: u64,
-    /// Jobs that it has requeued or discarded.
+    /// Number of jobs requeued or discarded so far.
     done: u64,
-    /// Jobs that stay dead because their customer or the queue is full.
+    /// Number of jobs that stay dead because their customer or the queue is full.
     full: u64,
     state: State,
     stop: CancellationToken,
@@ -130,7 +130,7 @@ impl DeadActions {
         Ok(())
     }
 
-    /// Stops the action after its present step.
+    /// Stops the action after its current step.
     pub fn stop(&self, view: &View) -> Result<(), Problem> {
         match &*self.lock() {
             Some(action) if action.is_for(view) => action.stop.cancel(),
@@ -143,7 +143,7 @@ impl DeadActions {
         Ok(())
     }
 
-    /// The progress of the action that runs, or the result of the last one.
+    /// The progress of the running action, or the result of the last one.
     pub fn show(&self, view: &View, path: &str) -> Markup {
         let last = self.lock().clone();
         html! { @if let Some(action) = last.filter(|action| action.is_for(view)) { (action.show(view, path)) } }
@@ -161,7 +161,8 @@ impl DeadActions {
 }
 
 impl Action {
-    /// A key that is bound to customers sees actions on one of them.
+    /// Whether the caller may see the action. A key that is bound to customers sees actions on one
+    /// of them.
     fn is_for(&self, view: &View) -> bool {
         match &self.group {
             Some(group) => view.caller.check_group(group).is_ok(),
@@ -169,7 +170,7 @@ impl Action {
         }
     }
 
-    /// What it has done, and what is left.
+    /// A sentence about the jobs that are done and the jobs that are left.
     fn sentence(&self) -> String {
         let mut text = format!("{} {}", counted(self.done, "job"), self.act.past());
         if self.full > 0 {
@@ -222,7 +223,7 @@ async fn run(app: Shared, action: Action, dead: Dead, stop: CancellationToken) {
                 actions.update(|action| {
                     action.done += done;
                     action.full += full;
-                    // Jobs that have left the list have moved the others up.
+                    // Jobs that left the list moved the following jobs to lower positions.
                     action.looked_at = next.map_or(action.total, |next| next.position() + action.done);
                 });
                 match next {
@@ -244,7 +245,7 @@ async fn run(app: Shared, action: Action, dead: Dead, stop: CancellationToken) {
     }
 }
 
-/// What one step has done.
+/// The result of one step.
 struct Step {
     done: u64,
     full: u64,
@@ -264,8 +265,8 @@ async fn step(act: Act, dead: &Dead, cursor: Option<DeadCursor>) -> Result<Step,
     })
 }
 
-/// The dead jobs of the queue without a charge to a key, which an action outlives. The activity log
-/// gets one entry of an action for each customer, or for several together.
+/// The dead jobs of the queue, without charging a key, because an action outlives its request. The
+/// activity log gets one entry of an action for each customer, or one for several together.
 pub(super) fn uncharged(app: &Shared) -> Dead {
     Fairlane::from_engine(app.worker_engine.clone()).recording(&actor()).dead()
 }

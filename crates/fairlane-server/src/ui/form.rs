@@ -1,4 +1,4 @@
-//! What forms send.
+//! The fields of forms.
 
 use axum::extract::{FromRequest, Request};
 use serde::de::DeserializeOwned;
@@ -25,7 +25,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Form<T> {
     }
 }
 
-/// A field that was left empty is absent.
+/// The content of a field; `None` if it was left empty.
 pub(super) fn filled(field: Option<String>) -> Option<String> {
     field.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }

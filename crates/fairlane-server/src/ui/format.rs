@@ -1,4 +1,4 @@
-//! Numbers, times and links, as people read them.
+//! Formats numbers, times and links for people.
 
 use std::fmt::Display;
 
@@ -17,7 +17,7 @@ pub(super) fn encoded(name: impl Display) -> String {
     utf8_percent_encode(&name.to_string(), UNRESERVED).to_string()
 }
 
-/// Every digit of a number, in groups of three.
+/// A number in full, with its digits in groups of three.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -40,7 +40,7 @@ pub(super) fn per_second(rate: f64) -> String {
     if rate < 10.0 { format!("{:.1}", (rate * 10.0).round() / 10.0) } else { count(rate.round() as u64) }
 }
 
-/// A share in percent.
+/// A fraction in percent.
 pub(super) fn percent(share: f64) -> String {
     if share > 0.0 && share < 0.1 {
         format!("{:.1} %", share * 100.0)
@@ -66,7 +66,7 @@ fn pair(large: u64, of: &str, small: u64, unit: &str) -> String {
     if small == 0 { format!("{large} {of}") } else { format!("{large} {of} {small} {unit}") }
 }
 
-/// Bytes in a unit that leaves few digits.
+/// A number of bytes in a unit that keeps the number short.
 pub(super) fn bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut at = 0;
@@ -101,12 +101,12 @@ pub(super) fn job_state(state: JobState) -> Markup {
     badge(state.as_str(), class)
 }
 
-/// A word with a colour; the colour never carries the meaning alone.
+/// A word with a colour. The word alone carries the meaning.
 pub(super) fn badge(text: &str, class: &str) -> Markup {
     html! { span class={ "badge " (class) } { (text) } }
 }
 
-/// Bytes that may be JSON or text, at most `shown_max` characters of them.
+/// Bytes that may be JSON or text, truncated to `shown_max` characters.
 pub(super) fn payload(bytes: &[u8], shown_max: usize) -> Markup {
     let text = match serde_json::from_slice::<&serde_json::value::RawValue>(bytes) {
         // Numbers keep all their digits, since the text is only indented.

@@ -15,16 +15,16 @@ use crate::app::Shared;
 
 /// The time between two samples.
 pub(super) const SAMPLE_EVERY: Duration = Duration::from_secs(10);
-/// An hour of samples.
+/// The number of samples in an hour.
 const SAMPLES_MAX: usize = 360;
-/// Customers of a moment that are kept: those with the most jobs.
+/// Most customers that are kept per moment: those with the most jobs.
 const CUSTOMERS_MAX: usize = 100;
-/// Customers beside them whose page was open lately.
+/// Most further customers that are kept because their page was open recently.
 const WATCHED_MAX: usize = 100;
 /// How long a page counts as open after it was read.
 const WATCHED_FOR: Duration = Duration::from_secs(120);
 
-/// The queue at one moment, and the throughput since the sample before.
+/// The counts of the queue at one moment, and the throughput since the previous sample.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sample {
     pub backlog: u64,
@@ -43,7 +43,7 @@ pub(super) struct Sample {
 pub(super) struct Moment {
     pub from: Micros,
     pub to: Micros,
-    /// The queue at the end.
+    /// The sample at its end.
     pub sample: Sample,
     /// Jobs of the customers with the most jobs, and of those that were watched.
     pub customers: Vec<(GroupId, Jobs)>,
@@ -87,7 +87,7 @@ impl Hour {
     }
 }
 
-/// What is kept of the last hour.
+/// The samples and counts of the last hour.
 #[derive(Default)]
 pub(super) struct History {
     moments: Mutex<VecDeque<Arc<Moment>>>,
@@ -100,7 +100,7 @@ impl History {
         lock(&self.moments).iter().map(|moment| moment.sample).collect()
     }
 
-    /// The last hour, up to now.
+    /// The last hour up to now, including the incomplete current moment.
     pub fn hour(&self, live: &Live) -> Hour {
         let mut moments = self.complete();
         if let Some(last) = moments.last() {
@@ -111,12 +111,12 @@ impl History {
         Hour { moments }
     }
 
-    /// The moments of the last hour that are over.
+    /// The complete moments of the last hour.
     pub fn complete(&self) -> Vec<Arc<Moment>> {
         lock(&self.moments).iter().cloned().collect()
     }
 
-    /// Keeps the jobs of a customer from now on, while its page is read.
+    /// Keeps the counts of a customer from now on, for as long as its page is read.
     pub fn watch(&self, group: &GroupId) {
         let mut watched = lock(&self.watched);
         watched.retain(|_, read_at| read_at.elapsed() < WATCHED_FOR);

@@ -17,7 +17,7 @@ use crate::app::Shared;
 use crate::extract::Path;
 use crate::problem::{Problem, ProblemKind};
 
-/// Characters of a payload or a result on the page.
+/// Most characters of a payload or a result on the page.
 const SHOWN_MAX: usize = 20_000;
 
 #[derive(Deserialize)]

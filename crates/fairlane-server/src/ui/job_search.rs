@@ -1,5 +1,5 @@
-//! Jobs whose payload contains a text: a bounded number of jobs is read, and the page says how many
-//! and how to go on.
+//! Searches for jobs whose payload contains a text. It reads a bounded number of jobs, and the page
+//! shows how many and a link to continue.
 
 use fairlane::{JobView, ListJobs, Listing};
 use fairlane_core::limits::LIST_JOBS_MAX;
@@ -11,13 +11,13 @@ use super::page::View;
 use crate::app::Shared;
 use crate::problem::Problem;
 
-/// Jobs whose payloads are read.
+/// Most jobs whose payloads are read.
 const SEARCHED_MAX: usize = 250;
-/// Bytes of payloads that are read, which the last one may exceed.
+/// Most bytes of payloads that are read; the last payload may exceed them.
 const BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Pages of the engine that are read: a filter may drop all jobs of a page.
+/// Most pages of the engine that are read: a filter may drop all jobs of a page.
 const PAGES_MAX: usize = 20;
-/// Characters before and after a match that are shown.
+/// Number of characters shown before and after a match.
 const AROUND: usize = 40;
 
 /// Where a search continues: a place among those that are searched, and a cursor in it.
@@ -27,7 +27,7 @@ pub(super) struct From {
     pub cursor: u64,
 }
 
-/// What to search.
+/// The parameters of a search.
 pub(super) struct Search<'a> {
     pub text: &'a str,
     pub places: Vec<Listing>,
@@ -43,7 +43,7 @@ pub(super) struct Found {
     pub next: Option<From>,
 }
 
-/// A match with what is around it.
+/// A match with the text around it.
 #[derive(Debug, PartialEq, Eq)]
 struct Excerpt {
     before: String,
@@ -70,7 +70,7 @@ impl Search<'_> {
             let listed = app.fairlane.jobs(page).await?;
             for line in listed.jobs {
                 searched += 1;
-                // A job that has moved on since it was listed may be gone.
+                // A job may have been removed since it was listed.
                 let Some(job) = app.fairlane.job(&line.job.group, &line.job.id).view().await? else {
                     continue;
                 };
@@ -110,7 +110,7 @@ fn excerpt(payload: &[u8], text: &str) -> Option<Excerpt> {
 }
 
 impl Found {
-    /// The result for a page; `more` is the address at which the search goes on.
+    /// The result as part of a page; `more` is the address that continues the search.
     pub fn show(&self, view: &View, text: &str, more: Option<String>) -> Markup {
         html! {
             p {

@@ -15,7 +15,7 @@ use crate::app::Shared;
 use crate::extract::Query;
 use crate::problem::{Problem, ProblemKind};
 
-/// Jobs that a page scans, so that it lists at most as many.
+/// Number of jobs that a page scans; it lists at most as many.
 const PAGE: usize = 100;
 
 /// The states of the filter.
@@ -45,7 +45,7 @@ pub(super) struct Filter {
     cursor: Option<u64>,
 }
 
-/// A filter whose names are valid.
+/// A filter with validated names.
 struct Checked {
     group: Option<GroupId>,
     id: Option<JobId>,

@@ -19,17 +19,18 @@ use tokio::time::Instant;
 use crate::app::Shared;
 use crate::problem::Problem;
 
-/// Groups that are read: the largest.
+/// Number of largest groups that are read.
 pub(super) const KEPT_MAX: usize = 1000;
-/// Pages that are read for them. The engine ends a page early rather than search for long.
+/// Most pages that are read for them. The engine ends a page early instead of searching for long.
 const PAGES_MAX: usize = 4;
-/// Paused groups that are kept.
+/// Most paused groups that are kept.
 const PAUSED_MAX: usize = 100;
-/// How long a ranking is used.
+/// How long a ranking is reused.
 const USED_FOR: Duration = Duration::from_secs(2);
-/// How old the ranking before may be, to measure throughput and to continue the small charts.
+/// The greatest age of the previous ranking from which throughput is measured and the small charts
+/// continue.
 const COMPARED_WITHIN: Duration = Duration::from_secs(30);
-/// Values of a group's small chart.
+/// Most values in a group's small chart.
 const TREND_MAX: usize = 30;
 
 /// The largest groups at one moment.
@@ -41,9 +42,9 @@ pub(super) struct Ranking {
     pub paused: Vec<GroupId>,
     /// Whether there are more groups than these.
     pub has_more: bool,
-    /// The weights of these groups, as far as they have a backlog.
+    /// The sum of the weights of those groups that have a backlog.
     weights: u64,
-    /// Jobs of these groups that have ended per second since the ranking before.
+    /// Jobs of these groups that ended per second since the previous ranking.
     ended_per_second: f64,
 }
 
@@ -51,7 +52,7 @@ pub(super) struct Ranking {
 #[derive(Clone)]
 pub(super) struct Ranked {
     pub line: GroupLine,
-    /// Jobs that have ended per second since the ranking before; `None` in the first one.
+    /// Jobs that ended per second since the previous ranking; `None` in the first one.
     pub ended_per_second: Option<f64>,
     /// The backlog in the last rankings, oldest first.
     pub trend: VecDeque<u64>,
@@ -77,7 +78,7 @@ impl Ranking {
 pub(super) struct Largest {
     /// The ranking and its time; locked while the next one is read.
     latest: Mutex<Option<(Instant, Arc<Ranking>)>>,
-    /// Whether something was changed since.
+    /// Whether a change was made since the ranking was read.
     is_outdated: AtomicBool,
 }
 
@@ -103,7 +104,7 @@ impl Largest {
         Ok(ranking)
     }
 
-    /// Has the next page read a new ranking.
+    /// Makes the next page read a new ranking.
     pub fn outdate(&self) {
         self.is_outdated.store(true, Ordering::Release);
     }
@@ -128,7 +129,7 @@ async fn read(app: &Shared) -> Result<Ranking, fairlane::Error> {
 impl Ranking {
     fn new(mut lines: Vec<GroupLine>, has_more: bool) -> Self {
         lines.sort_by_cached_key(|line| (line.group.clone(), Reverse(line.backlog)));
-        // A group that moved while it was read may be there twice.
+        // A group that moved between two pages may be listed twice.
         lines.dedup_by(|one, other| one.group == other.group);
         lines.sort_by_key(|line| Reverse(line.backlog + line.in_flight));
         let weights = lines.iter().filter(|line| line.backlog > 0).map(|line| line.settings.weight.get());
@@ -145,7 +146,7 @@ impl Ranking {
         }
     }
 
-    /// Measures the throughput since the ranking before, and continues its charts.
+    /// Measures the throughput since the previous ranking, and continues its charts.
     fn continue_from(&mut self, before: Option<(Instant, Arc<Self>)>, start: Instant) {
         let Some((at, before)) = before else { return };
         let over = start.duration_since(at).as_secs_f64().max(0.001);
@@ -154,7 +155,7 @@ impl Ranking {
         for ranked in &mut self.groups {
             let earlier = known.get(&ranked.line.group);
             let done = earlier.map_or(ranked.line.done, |earlier| earlier.line.done);
-            // A group that was idle in between begins to count again.
+            // The count restarts when a group was idle in between.
             ranked.ended_per_second = Some(ranked.line.done.saturating_sub(done) as f64 / over);
             let trend = earlier.into_iter().flat_map(|earlier| earlier.trend.iter().copied());
             ranked.trend = trend.chain(ranked.trend.iter().copied()).collect();

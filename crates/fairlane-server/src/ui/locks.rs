@@ -1,4 +1,4 @@
-//! Locks that are held or waited for.
+//! Locks that have holders or waiters.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -15,7 +15,7 @@ use crate::app::Shared;
 use crate::extract::Query;
 use crate::problem::{Problem, ProblemKind};
 
-/// Locks on a page.
+/// Number of locks on a page.
 const PAGE: usize = 50;
 
 fn lock_name(text: &str) -> Result<LockName, Problem> {

@@ -14,7 +14,7 @@ use crate::app::Shared;
 use crate::outbox::{Reading, visible_to};
 use crate::problem::Problem;
 
-/// Codes of jobs that never were in the queue, so that they have no page.
+/// Error codes of jobs that were never in the queue, and therefore have no page.
 const NEVER_QUEUED: [&str; 2] = ["invalid_job", "conflict"];
 
 pub(super) async fn show(view: View, State(app): State<Shared>) -> Result<Response, Problem> {
@@ -111,7 +111,7 @@ fn tile(label: &str, value: &str, note: &str) -> Markup {
     html! { div.tile { span.label { (label) } strong { (value) } span.note { (note) } } }
 }
 
-/// A number that is counted up to a bound.
+/// A count as text, marked if counting stopped at its limit.
 fn at_most(number: u64) -> String {
     format!("{}{}", count(number), if number >= OUTBOX_COUNTED_MAX { "+" } else { "" })
 }

@@ -1,4 +1,4 @@
-//! The first page: the last hour of the queue, and what stands still.
+//! The first page: the last hour of the queue, and everything that is paused or blocked.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -17,10 +17,10 @@ use crate::access::Caller;
 use crate::app::Shared;
 use crate::problem::Problem;
 
-/// The widths of the charts in samples, and what stands at their left edge.
+/// The widths of the charts in samples, and the label of their left edge.
 const WIDTHS: [(usize, &str); 4] =
     [(30, "5 min ago"), (90, "15 min ago"), (180, "30 min ago"), (360, "1 hour ago")];
-/// Groups on the page.
+/// Number of groups on the page.
 const GROUPS_SHOWN: usize = 8;
 
 pub(super) async fn show(view: View, State(app): State<Shared>) -> Result<Response, Problem> {
@@ -151,7 +151,7 @@ fn charts(samples: &[Sample]) -> Markup {
         Line { name: "median", colour: 1, values: wait(|waits| waits.0) },
     ];
     let whole = |value: f64| count(value.round() as u64);
-    // A server that has just started has no hour to show.
+    // A server that started recently has less than an hour of samples.
     let width = WIDTHS.into_iter().find(|(most, _)| samples.len() <= *most).unwrap_or(WIDTHS[3]);
     html! {
         div.card { (chart::lines("Jobs per second through this server", &throughput, width, per_second)) }

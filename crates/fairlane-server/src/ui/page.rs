@@ -21,7 +21,7 @@ use crate::guard::{check_page, end_session, has_cookie, set_security_headers};
 use crate::problem::{Problem, ProblemDetail, ProblemKind};
 use crate::serve::Peer;
 
-/// The content security policy of pages: nothing from elsewhere, no inline scripts or styles, no
+/// The content security policy of pages: no content of other sites, no inline scripts or styles, no
 /// frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
@@ -47,7 +47,7 @@ pub(super) enum Section {
 }
 
 impl Section {
-    /// Name, path, and the key that leads there.
+    /// Each section with its name, its path and its keyboard shortcut.
     const ALL: [(Self, &'static str, &'static str, &'static str); 14] = [
         (Self::Overview, "Overview", "", "o"),
         (Self::Served, "Served", "served", "s"),
@@ -74,9 +74,9 @@ impl Section {
     }
 }
 
-/// A request for a page: who sends it, and from where links begin.
+/// A request for a page: its caller, and the base of its links.
 pub(super) struct View {
-    /// The way from the page to the first one, such as `../`.
+    /// The relative path from the page to the first page, such as `../`.
     pub root: String,
     pub caller: Caller,
     has_session: bool,
@@ -97,8 +97,8 @@ impl FromRequestParts<Shared> for View {
     }
 }
 
-/// Links are relative, since a proxy may serve the pages below a prefix that this server does not
-/// know.
+/// The relative path to the first page. Links are relative, because a proxy may serve the pages
+/// below a prefix that this server does not know.
 fn root(uri: &Uri) -> String {
     match uri.path().matches('/').count() {
         0 | 1 => "./".to_owned(),
@@ -107,7 +107,7 @@ fn root(uri: &Uri) -> String {
 }
 
 impl View {
-    /// Whether the caller may do this, so that a page has only controls that work.
+    /// Whether the caller has this permission, so that a page shows only controls that work.
     pub fn may(&self, permission: Permission) -> bool {
         self.caller.role.may(permission)
     }
@@ -133,8 +133,8 @@ impl View {
         html! { a href=(self.to(format!("types/{}", encoded(&name)))) { (name) } }
     }
 
-    /// The link to the next page of a list, if there is one. `path` ends where the last name of this
-    /// page follows.
+    /// The link to the next page of a list, if there is one. The last name on this page is appended
+    /// to `path`.
     pub fn next_page(&self, label: &str, path: &str, last: Option<impl Display>) -> Markup {
         let next = last.map(|last| self.to(format!("{path}{}", encoded(last))));
         html! {
@@ -157,8 +157,8 @@ impl View {
     }
 }
 
-/// The result of a form, as the page that follows shows it. Only these texts can be shown, since
-/// anyone can write a link.
+/// The result of a form, as the page that follows shows it. Only fixed texts are shown, because
+/// anyone can craft a link.
 fn notice(query: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Done {
@@ -256,7 +256,7 @@ fn logo() -> Markup {
     PreEscaped(include_str!("assets/logo.svg").to_owned())
 }
 
-/// A request for a page, as far as its error page needs it.
+/// The part of a request that an error page needs.
 pub(crate) struct PageRequest {
     root: String,
     next: String,
@@ -264,7 +264,7 @@ pub(crate) struct PageRequest {
 
 impl PageRequest {
     pub fn of(request: &Request) -> Self {
-        // The form of a page that was not read may not be sent again.
+        // After sign-in the browser returns to a page, never to the target of a form.
         let next = if request.method().is_safe() { own_path(request.uri()) } else { String::new() };
         Self { root: root(request.uri()), next }
     }

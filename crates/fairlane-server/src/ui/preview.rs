@@ -1,5 +1,5 @@
-//! What a change of one customer's limits would do to all customers, before it is applied: the queue
-//! as it is now, simulated with the old and with the new limits.
+//! The effect of new limits of one customer on all customers, before they are applied: simulates
+//! the current queue with the old and with the new limits.
 //!
 //! Invariant: at most one preview runs at a time, and its work does not depend on the number of
 //! groups or jobs.
@@ -20,13 +20,14 @@ use super::largest::Largest;
 use crate::app::Shared;
 use crate::problem::{Problem, ProblemKind};
 
-/// Groups that a preview considers beside the one that changes: the largest.
+/// Number of largest groups that a preview includes besides the changed one.
 const GROUPS_MAX: usize = 200;
-/// Groups that gain, and groups that lose, on the page.
+/// Most groups on the page that gain, and most that lose.
 const SHOWN_MAX: usize = 10;
 /// How long a page waits for its preview.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// What is assumed of a type that answers no jobs now: jobs at once, and the time of a job.
+/// The concurrency and the duration of a job in microseconds that are assumed for a type that
+/// settles no jobs at the moment.
 const ASSUMED_AT_ONCE: u64 = 10;
 const ASSUMED_US: u64 = 100_000;
 
@@ -34,7 +35,7 @@ const ASSUMED_US: u64 = 100_000;
 #[derive(Default)]
 pub(super) struct Previews(Arc<AsyncMutex<()>>);
 
-/// A preview, and what it assumes.
+/// A preview and its assumptions, a sentence each.
 pub(super) struct Previewed {
     preview: Preview,
     assumed: Vec<String>,
@@ -55,7 +56,8 @@ impl Previews {
         let (snapshot, assumed) = snapshot(app, group, found).await?;
         let changed = group.clone();
         let simulated = tokio::task::spawn_blocking(move || {
-            // The next preview waits for this one, even if its page has given up.
+            // Held until the simulation ends, even if its page has timed out, so that no other one
+            // starts.
             let _running = running;
             preview(&snapshot, &changed, &new)
         });
@@ -105,7 +107,7 @@ fn group_snapshot(name: &GroupId, view: &GroupView) -> GroupSnapshot {
     GroupSnapshot { name: name.clone(), settings: view.settings.clone(), lanes: lanes.collect() }
 }
 
-/// The types whose jobs can start, each as quick as it is now.
+/// The types whose jobs can start, each with its current speed, and the assumptions about them.
 fn types(state: &QueueState) -> (Vec<TypeSnapshot>, Vec<String>) {
     let mut assumed = Vec::new();
     let mut types = Vec::new();
@@ -126,14 +128,14 @@ fn types(state: &QueueState) -> (Vec<TypeSnapshot>, Vec<String>) {
             name: name.clone(),
             rate: rate(view),
             concurrency: u32::try_from(fewer).unwrap_or(u32::MAX),
-            // As many jobs a second as there are now, also with fewer at once.
+            // Keeps the current throughput if the concurrency is lower.
             service_us: (service_us * fewer / at_once).max(1),
         });
     }
     (types, assumed)
 }
 
-/// The rate that holds now: the one that was found, if it is below the one that was set.
+/// The rate in effect: the one learned from refusals, if it is below the configured one.
 fn rate(view: &TypeView) -> Option<Rate> {
     let found =
         view.rate_milli.filter(|milli| view.settings.rate.is_none_or(|set| *milli < set.milli_per_second()));
@@ -141,7 +143,7 @@ fn rate(view: &TypeView) -> Option<Rate> {
     found.or(view.settings.rate)
 }
 
-/// What would change, a sentence each.
+/// The changed settings, a sentence each.
 pub(super) fn changes(old: &GroupSettings, new: &GroupSettings) -> Vec<String> {
     let rate = |rate: Option<Rate>| rate.map_or_else(|| "no limit".to_owned(), rate_text);
     let most = |most: Option<u32>| most.map_or_else(|| "no limit".to_owned(), |most| count(most.into()));
@@ -296,7 +298,7 @@ mod tests {
         let refused = run().await.err().unwrap();
         assert_eq!(refused.kind(), ProblemKind::Conflict);
         drop(running);
-        // The customers may still be counted, if the machine is busy.
+        // On a busy machine the customers may not be counted yet.
         fairlane_testkit::wait::eventually(async || {
             run().await.map(drop).map_err(|problem| problem.detail().to_owned())
         })

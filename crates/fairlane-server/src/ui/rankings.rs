@@ -14,11 +14,11 @@ use crate::app::Shared;
 use crate::extract::{Path, Query};
 use crate::problem::{Problem, ProblemKind};
 
-/// Boards on a page.
+/// Number of boards on a page.
 const PAGE: usize = 50;
-/// Members of a board that are shown.
+/// Number of members of a board that are shown.
 const TOP: usize = 100;
-/// Members in front of one that was searched, and on its page.
+/// Number of members before one that was searched, and on its page.
 const AROUND: (u64, usize) = (5, 11);
 
 pub(super) async fn list(

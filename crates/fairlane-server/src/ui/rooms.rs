@@ -1,4 +1,4 @@
-//! Waiting rooms: who waits, who is active, and the controls for admission.
+//! Waiting rooms: their waiters and active users, and the controls for admission.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -16,7 +16,7 @@ use crate::app::Shared;
 use crate::extract::{Path, Query};
 use crate::problem::{Problem, ProblemKind};
 
-/// Waiting rooms on a page.
+/// Number of waiting rooms on a page.
 const PAGE: usize = 50;
 
 pub(super) async fn list(

@@ -1,5 +1,5 @@
-//! Who was served when: the jobs of each customer in the last hour, as a picture and as a table, and
-//! what was true at any moment of it.
+//! The jobs of each customer that were served in the last hour, as a chart and as a table, and the
+//! details of any moment of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,16 +21,18 @@ use crate::app::Shared;
 use crate::extract::Query;
 use crate::problem::{Problem, ProblemKind};
 
-/// Customers with a colour of their own; the others are drawn together.
+/// Number of customers with their own colour; the others are drawn together.
 const COLOURED: usize = 7;
-/// Samples of the picture, samples of one of its columns, and the name of its left edge.
+/// For each width: samples of the chart, samples of one of its columns, and the label of its left
+/// edge.
 const WIDTHS: [(usize, usize, &str); 4] =
     [(30, 1, "5 min ago"), (90, 2, "15 min ago"), (180, 3, "30 min ago"), (360, 6, "1 hour ago")];
-/// Customers in the table of a moment.
+/// Most customers in the table of a moment.
 const MOMENT_ROWS: usize = 50;
-/// A customer that sent this many times as many jobs as all others in a column has flooded the queue.
+/// A customer has flooded the queue if it sent this many times as many jobs as all others in a
+/// column.
 const FLOOD_FACTOR: u64 = 4;
-/// The fewest jobs of a flood.
+/// The least number of jobs of a flood.
 const FLOOD_JOBS_MIN: u64 = 100;
 
 #[derive(Deserialize)]
@@ -50,7 +52,7 @@ pub(super) async fn show(
     Ok(view.page(Section::Served, "Who was served when", html! {
         h1 { "Who was served when" }
         @match at {
-            // A moment of the past does not change.
+            // A past moment does not change, so it is not reloaded.
             Some(at) => (moment(&view, &hour, at)),
             None => {
                 p.lead { "The last hour, customer by customer: above, the jobs that arrived; below, the jobs that were served. A flood of one customer is a tall column above; below, the others keep their share." }
@@ -66,12 +68,12 @@ fn moment_of(text: &str) -> Result<Micros, Problem> {
     Ok(Micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX)))
 }
 
-/// The address of a moment.
+/// The link to a moment.
 pub(super) fn link(view: &View, at: Micros) -> String {
     view.to(format!("served?at={}", encoded(time_text(at.0 / 1000))))
 }
 
-/// What was true at a moment.
+/// The details of a moment.
 fn moment(view: &View, hour: &Hour, at: Micros) -> Markup {
     let found = hour.at(at);
     let step = SAMPLE_EVERY.as_micros() as u64;
@@ -136,10 +138,10 @@ fn moment_facts(view: &View, found: &Moment) -> Markup {
     }
 }
 
-/// The hour in columns, with the customers that were served most.
+/// The chart of the hour in columns, with the customers that were served most.
 struct Picture {
     columns: Vec<Column>,
-    /// Columns that there is room for.
+    /// Number of columns that fit.
     width: usize,
     oldest: &'static str,
     /// The customers with a colour, the most served first.
@@ -149,11 +151,11 @@ struct Picture {
     total: Jobs,
 }
 
-/// Some time of the hour.
+/// A column of the chart: a part of the hour.
 struct Column {
     from: Micros,
     to: Micros,
-    /// The end of the moment with the most jobs, to which the column leads.
+    /// The end of the moment with the most jobs, to which the column links.
     busiest: Micros,
     /// The jobs of the customers with a colour, and those of the others.
     jobs: Vec<Jobs>,
@@ -228,7 +230,8 @@ impl Picture {
         }
     }
 
-    /// The picture in words: the flood, if there was one, and what the others got before and after.
+    /// A summary of the chart: the flood, if there was one, and the throughput of the others before
+    /// and after it.
     fn story(&self) -> Markup {
         let share = |jobs: u64| percent(jobs as f64 / self.total.served.max(1) as f64);
         let own: u64 =
@@ -260,7 +263,7 @@ impl Picture {
                 (others.sum(), columns.iter().map(|column| column.to.since(column.from)).sum());
             served as f64 * 1e6 / us.max(1) as f64
         };
-        // A flood at an edge of the picture has no before or no after.
+        // Without jobs of other customers before the flood, there is nothing to compare.
         let (before, after) = (self.columns.get(..at)?, self.columns.get(at..)?);
         (others(before) > 0.0).then(|| Flood {
             group: self.customers[who].clone(),
@@ -293,7 +296,7 @@ impl Picture {
     }
 }
 
-/// Many jobs of one customer at once, and what the others were served per second before and after.
+/// Many jobs of one customer at once, and the throughput of the others before and after it.
 struct Flood {
     group: GroupId,
     jobs: u64,
@@ -409,7 +412,7 @@ mod tests {
             }
         }
         browser.resize(DESKTOP).await;
-        // A column leads to its moment.
+        // A column links to its moment.
         let column = fantoccini::Locator::Css("svg a:nth-of-type(20)");
         browser.client().find(column).await.unwrap().click().await.unwrap();
         browser.until_text("10 seconds earlier").await;

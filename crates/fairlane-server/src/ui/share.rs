@@ -22,12 +22,13 @@ use crate::access::{Caller, Role};
 use crate::app::Shared;
 use crate::guard::has_cookie;
 
-/// How long a rendering is used.
+/// How long a rendering is reused.
 const SHARED_FOR: Duration = Duration::from_secs(1);
-/// Renderings that are kept; beyond them, pages are rendered for each request.
+/// Most renderings that are kept; further pages are rendered for each request.
 const PAGES_MAX: usize = 256;
 
-/// What a page depends on: its address, the rights of the caller, and whether it can sign out.
+/// The key of a rendering: the address of the page, the rights of the caller, and whether it can
+/// sign out.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Shown {
     address: String,
@@ -97,7 +98,7 @@ pub(crate) async fn share(State(app): State<Shared>, request: Request, next: Nex
             *rendered = Some((Instant::now(), body.clone()));
             html(body)
         }
-        // A page is in memory already.
+        // This cannot happen, because the body of a page is in memory already.
         Err(_) => Body::empty().into_response(),
     }
 }

@@ -1,5 +1,5 @@
-//! The limits of downstreams over the last hour: a sample of every type each five seconds, in bounded
-//! memory. Cuts after 429 and the recovery between them are read off the samples.
+//! The limits of downstreams over the last hour: a sample of every type every five seconds, in
+//! bounded memory. Cuts after a 429, and the recovery between them, are derived from the samples.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -14,30 +14,30 @@ use crate::app::Shared;
 
 /// The time between two samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
-/// An hour of samples.
+/// The number of samples in an hour.
 const SAMPLES_MAX: usize = 720;
 
 /// A type at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TypeSample {
     pub at: Micros,
-    /// The limit that was set, and the one that holds, in thousandths of a job per second.
+    /// The configured limit and the limit in effect, in thousandths of a job per second.
     set_milli: Option<u64>,
     pub rate_milli: Option<u64>,
-    /// Whether the downstream has asked to wait.
+    /// Whether a Retry-After of the downstream was in effect.
     is_closed: bool,
-    /// Jobs that it answered in the last second.
+    /// Responses of the downstream in the last second, without refusals.
     pub answers: u64,
 }
 
-/// The limit fell after the downstream refused a job.
+/// A cut of the limit after the downstream refused a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cut {
     pub at: Micros,
-    /// The limit before, if there was one.
+    /// The limit before the cut, if there was one.
     pub from_milli: Option<u64>,
     pub to_milli: Option<u64>,
-    /// Whether the downstream has asked to wait.
+    /// Whether a Retry-After of the downstream was in effect.
     pub is_closed: bool,
 }
 
@@ -79,7 +79,7 @@ fn sample_of(view: &TypeView, at: Micros) -> TypeSample {
 pub(super) fn cuts(samples: &[TypeSample]) -> Vec<Cut> {
     let cut = |pair: &[TypeSample]| {
         let [before, after] = pair else { return None };
-        // A limit that an operator has changed is no cut.
+        // A change of the limit by an operator is not a cut.
         let has_fallen = before.set_milli == after.set_milli
             && match (before.rate_milli, after.rate_milli) {
                 (Some(before), Some(after)) => after < before,

@@ -1,4 +1,4 @@
-//! Types of jobs and their downstreams: the limit that was set, and the one that was found.
+//! Types of jobs and their downstreams: the configured limits, and those learned from refusals.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -18,7 +18,7 @@ use crate::app::Shared;
 use crate::extract::Path;
 use crate::problem::{Problem, ProblemKind};
 
-/// Cuts on the page.
+/// Most cuts on the page.
 const CUTS_SHOWN: usize = 20;
 
 pub(super) async fn list(view: View, State(app): State<Shared>) -> Result<Response, Problem> {
@@ -123,7 +123,7 @@ pub(super) async fn show(
     }))
 }
 
-/// The limit over the last hour, with its cuts and what it recovered to.
+/// The limit over the last hour, with its cuts and recoveries.
 fn limit_history(view: &View, samples: &[TypeSample]) -> Markup {
     let rates = samples.iter().map(|one| one.rate_milli.map_or(f64::NAN, |milli| milli as f64 / 1000.0));
     let mut lines = vec![Line { name: "limit", colour: 3, values: rates.collect() }];

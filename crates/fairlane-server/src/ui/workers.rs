@@ -1,5 +1,4 @@
-//! Workers, as far as their leases show them: jobs in flight, those that were extended or lost most
-//! first.
+//! Workers, derived from the jobs they have leased. Jobs that may be stuck come first.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,9 +14,9 @@ use super::page::{Section, View};
 use crate::app::Shared;
 use crate::problem::Problem;
 
-/// Leases that are read: those that end first.
+/// Most leases that are read: those that end first.
 const SCANNED_MAX: usize = 500;
-/// Leases on the page.
+/// Most leases on the page.
 const SHOWN_MAX: usize = 100;
 /// A job that was enqueued this long ago, and is still running, may be stuck.
 const STUCK_MS: u64 = 10 * 60 * 1000;

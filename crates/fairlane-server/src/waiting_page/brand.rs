@@ -1,4 +1,4 @@
-//! What an operator configures about a waiting page.
+//! The configuration of a waiting page.
 
 use std::fmt;
 use std::str::FromStr;
@@ -61,12 +61,12 @@ impl WaitingPage {
         Ok(page)
     }
 
-    /// The page with the time at which the room opens, which visitors see before.
+    /// Sets the opening time of the room, which visitors see until then.
     pub fn opening_at(self, opens_at: SystemTime) -> Self {
         Self { opens_at: Some(opens_at), ..self }
     }
 
-    /// The page with other colours, for browsers that prefer light and dark pages.
+    /// Sets the colours, for browsers that prefer light pages and for those that prefer dark ones.
     pub fn coloured(self, light: Option<PageColours>, dark: Option<PageColours>) -> Self {
         Self { light: light.unwrap_or(self.light), dark: dark.unwrap_or(self.dark), ..self }
     }
@@ -95,7 +95,7 @@ pub struct PageColours {
 }
 
 impl PageColours {
-    /// Colours such as `#1f5fd6`: of the background, the text, and what stands out. Text must be
+    /// Colours such as `#1f5fd6`: of the background, the text, and the accents. Text must be
     /// readable on the background.
     pub fn new(background: &str, foreground: &str, accent: &str) -> Result<Self, InvalidPage> {
         let (background, foreground, accent): (Colour, Colour, Colour) =

@@ -18,7 +18,7 @@ const SCRIPT: &str = include_str!("page.js");
 /// The least time between two refreshes of a page without scripts, in seconds.
 const REFRESH_SECS_MIN: u64 = 5;
 
-/// What a visitor sees.
+/// The content of the page, by the state of the visitor.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Screen {
     /// The visitor waits; without a position before the room has opened.
@@ -37,7 +37,7 @@ pub(super) enum Screen {
     Left,
     /// No user may join.
     Closed,
-    /// The room has as many places as it can have.
+    /// The room has reached its limit on places.
     Full,
     /// The browser sends no cookies.
     NoCookies,
@@ -78,7 +78,7 @@ impl Screen {
         }
     }
 
-    /// When a browser without scripts loads the page again, in seconds.
+    /// The seconds until a browser without scripts reloads the page.
     fn refresh_secs(&self) -> Option<u64> {
         match self {
             Self::Waiting { refresh_secs, .. } => Some(*refresh_secs),
@@ -96,7 +96,7 @@ impl Screen {
     }
 }
 
-/// The whole page. `user` is the visitor in the room.
+/// The complete page. `user` is the id of the visitor in the room.
 pub(super) fn page(page: &WaitingPage, screen: &Screen, user: Option<&str>) -> Result<Response, Problem> {
     let mut nonce = [0; 16];
     getrandom::fill(&mut nonce)

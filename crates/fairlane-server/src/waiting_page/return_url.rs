@@ -28,7 +28,7 @@ impl WaitingPage {
 /// An absolute address without a user, as a browser would read it.
 pub(super) fn parse(text: &str) -> Result<Url, InvalidPage> {
     let invalid = |what: &str| InvalidPage::new(format!("{text:?} {what}"));
-    // The parser drops these, so the text would not be what it seems to be.
+    // The parser ignores these characters, so the text would differ from the parsed address.
     if text.chars().any(|char| char.is_control() || char.is_whitespace() || char == '\\') {
         return Err(invalid("has characters that an address cannot have"));
     }
@@ -52,7 +52,7 @@ fn covers(allowed: &Url, url: &Url) -> bool {
         && !url.path().contains("%2F")
 }
 
-/// The address with a pass, in place of one that it may have had.
+/// The address with this pass, which replaces a pass that it may contain.
 pub(super) fn with_pass(mut url: Url, pass: &str) -> Url {
     let others: Vec<(String, String)> = url
         .query_pairs()

@@ -31,7 +31,7 @@ pub(super) fn range(eta: Eta) -> String {
     }
 }
 
-/// What a screen reader announces.
+/// The text that a screen reader announces.
 pub(super) fn announcement(screen: &Screen) -> String {
     match screen {
         Screen::Waiting { paused: Some(_), position, .. } => {

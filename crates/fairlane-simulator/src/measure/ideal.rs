@@ -1,9 +1,9 @@
 //! The shortest time in which the jobs could have been done.
 //!
-//! Jobs flow like a fluid: as soon as they have arrived, at the limit. Each type has its own limit
-//! and all types together have one. The ideal end is the latest of these, plus one service time.
-//! When all jobs arrive at once this is jobs / limit + one service time. Pauses, groups' own limits
-//! and the number of workers are not taken into account.
+//! Jobs are treated as a fluid that flows at the limit as soon as they have arrived. Each type has
+//! its own limit and all types together have one. The ideal end is the latest of these, plus one
+//! service time. When all jobs arrive at once this is jobs / limit + one service time. Pauses,
+//! groups' own limits and the number of workers are not taken into account.
 
 use crate::scenario::Part;
 use crate::steps::Steps;
@@ -33,7 +33,7 @@ impl Pipe {
 }
 
 impl Ideal {
-    /// The ideal before the first arrival.
+    /// The ideal end before any job has arrived.
     pub fn new(part: &Part) -> Self {
         let queue = part.queue_per_second().map(Steps::constant);
         let types = part.types.iter().map(|part| part.limit());

@@ -21,7 +21,8 @@ pub struct Windows {
 
 #[derive(Debug, Default)]
 struct Window {
-    /// Whether the group is left out: a limit of its own, not its share, decides what it is served.
+    /// Whether the group is left out, because its own limit, not its share, determines what it is
+    /// served.
     exempt: bool,
     served: f64,
     entitled: f64,

@@ -108,7 +108,8 @@ fn draw_compared<'a>(area: &Area<'a>, report: &PartReport) -> Result<(), Failure
     draw_chart(chart, "percent of its jobs done", percentages(report), style)
 }
 
-/// Where the legend is, where lines end, and the least value that can be drawn.
+/// The position of the legend, the right end of the lines in seconds, and the least value that can
+/// be drawn.
 struct ChartStyle {
     legend: SeriesLabelPosition,
     seconds_max: f64,

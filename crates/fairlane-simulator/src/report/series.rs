@@ -1,6 +1,6 @@
 //! Completions over time, in constant memory.
 
-/// Most points of a series; beyond it two points become one.
+/// Most points of a series; when there are more, each two points are merged into one.
 const POINTS_MAX: usize = 512;
 
 /// The number of jobs of a group done in each step of time.

@@ -82,7 +82,7 @@ pub fn part(layer: &Layer, name: &str) -> Checked<Part> {
     Ok(part)
 }
 
-/// A plain queue is `share` with one group.
+/// The discipline by its name. A plain queue runs as `share` with one group.
 fn discipline(written: &str) -> Checked<Discipline> {
     if written == FIFO {
         return Ok(Discipline::Share);
@@ -93,7 +93,7 @@ fn discipline(written: &str) -> Checked<Discipline> {
     found.ok_or_else(|| Invalid::new("discipline", problem()))
 }
 
-/// A flow without an end needs a stop of the run.
+/// Rejects an endless flow in a run without a stop.
 fn check_end(part: &Part) -> Checked<()> {
     if part.stop_after_us.is_some() || part.stop_after_jobs.is_some() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The keys of the `classic` discipline: as they are written, and checked.
+//! The keys of the `classic` discipline, as written in a file and as checked settings.
 //!
 //! They have the names and defaults of the original documents. `share` ignores them, so that a
 //! scenario can have them and still run under either discipline.
@@ -99,7 +99,7 @@ pub struct ClassicPart {
 }
 
 impl ClassicPart {
-    /// The settings of a queue, with the intervals and batches of a file that has none.
+    /// The settings of a queue, with the default intervals and batches.
     pub fn of(settings: &Settings) -> Self {
         let default = classic(ClassicLayer::default(), None).ok().expect("the defaults are valid");
         Self {

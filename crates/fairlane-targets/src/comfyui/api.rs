@@ -1,8 +1,8 @@
 //! The HTTP interface of a ComfyUI engine, in both generations.
 //!
-//! Engines since 2026 tell the state of one prompt in one request (`/api/jobs/{id}`). Older ones
-//! have their queue and the history of ended prompts. They are read in this order: a prompt that
-//! ends in between is then seen in the history.
+//! Engines since 2026 return the state of one prompt in one request (`/api/jobs/{id}`). Older ones
+//! have a queue and a history of ended prompts. The queue is read first, so that a prompt that ends
+//! in between is found in the history.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
@@ -21,12 +21,12 @@ use crate::response::{excerpt, read_prefix, retry_after};
 
 /// Longest response that is read: the history of a prompt contains its workflow.
 const RESPONSE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Bytes of a response shown in a message.
+/// Most bytes of a response in a message.
 const EXCERPT_BYTES: usize = 512;
 /// Most errors of nodes named in a message.
 const NODE_ERRORS_SHOWN: usize = 4;
 
-/// An engine.
+/// A client of one engine.
 pub(super) struct Api {
     pub client: Client,
     base: Url,
@@ -35,7 +35,7 @@ pub(super) struct Api {
     is_old: AtomicBool,
 }
 
-/// What the engine knows about a prompt.
+/// The state of a prompt on the engine.
 pub(super) enum State {
     Unknown,
     /// It runs or waits to run.
@@ -169,7 +169,7 @@ impl Api {
             let reply = self.get(&["api", "jobs", id]).await?;
             match (reply.status, reply.json()) {
                 (StatusCode::OK, Some(job)) => return Ok(state_of(job)),
-                // The route exists and does not know the id.
+                // The route exists, but no prompt has this id.
                 (StatusCode::NOT_FOUND, Some(body)) if body.get("error").is_some() => {
                     return Ok(State::Unknown);
                 }

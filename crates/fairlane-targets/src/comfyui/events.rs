@@ -1,8 +1,8 @@
 //! The events of an engine about one prompt, over a websocket.
 //!
 //! The engine addresses events to the client id of the prompt, which is the prompt's id: the socket
-//! of a worker that takes over the job receives them too. No event decides anything: sockets can go
-//! silent without an end.
+//! of a worker that takes over the job receives them too. Events never determine the outcome,
+//! because a socket can go silent without closing.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -25,7 +25,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use super::Prompt;
 use super::api::Api;
 
-/// Largest event: a preview image.
+/// Largest event in bytes; preview images are the largest ones.
 const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Shortest pause before the socket is opened again: an engine drops a new socket if the old one
 /// with the same id is closed after it.

@@ -28,10 +28,10 @@ struct OutputFile {
     subfolder: String,
     #[serde(rename = "type")]
     kind: String,
-    /// Where the engine serves it.
+    /// The URL at which the engine serves it.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
-    /// Where it was saved.
+    /// The path that it was saved at.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<PathBuf>,
 }
@@ -41,7 +41,7 @@ struct OutputFile {
 struct PromptResult {
     prompt_id: String,
     files: Vec<OutputFile>,
-    /// The outputs as the engine has them; left out if they are too long to be stored.
+    /// The outputs as the engine returned them; omitted if they are too long to be stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     outputs: Option<Value>,
 }

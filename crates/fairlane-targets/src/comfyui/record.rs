@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-/// What the engine recorded about a prompt that has ended.
+/// The record of the engine about a prompt that has ended.
 pub(super) struct Record {
     outputs: Value,
     /// Pairs of a name and its data, in the order of time.
@@ -21,7 +21,7 @@ pub(super) enum Verdict {
     OutOfMemory(String),
     NodeFailed(String),
     Interrupted,
-    /// No message tells.
+    /// No message says how the prompt ended.
     None,
 }
 

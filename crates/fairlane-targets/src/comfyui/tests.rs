@@ -13,7 +13,7 @@ use super::*;
 
 const BOTH: [Generation; 2] = [Generation::Old, Generation::New];
 
-/// A worker over an engine in memory that runs prompts on a stand-in.
+/// A worker of a queue in memory that runs prompts on a stand-in for ComfyUI.
 struct Running {
     stand_in: StandIn,
     engine: Arc<dyn Engine>,

@@ -11,7 +11,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
 /// Bytes kept of standard error: its end, where error messages usually are.
 pub(super) const STDERR_BYTES_MAX: usize = 2 * 1024;
-/// A program that writes this many bytes is taken never to stop by itself.
+/// A program that writes this many bytes is assumed never to stop by itself.
 pub(super) const FLOOD_BYTES: u64 = 64 * 1024 * 1024;
 /// The size of the read buffer, in bytes.
 const READ_BYTES: usize = 16 * 1024;

@@ -1,7 +1,7 @@
-//! Groups whose receivers may hang: each has one request at a time in a worker until one of its
-//! receivers responds, and again after a request without a response in time. So the receivers of
-//! one customer cannot occupy the slots of all callbacks, whatever addresses they have, not even
-//! with their first attempts.
+//! Groups whose receivers may hang. Such a group is limited to one concurrent request per worker:
+//! at first until one of its receivers responds, and again after a request that got no response in
+//! time. So the receivers of one customer cannot occupy the slots of all callbacks, whatever their
+//! addresses, not even with their first attempts.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::*;
 use crate::call::example;
 
-/// Longer than any passing test takes.
+/// A timeout that only a failing test reaches.
 const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
 fn target(url: String) -> HttpTarget {

@@ -17,10 +17,11 @@ use crate::served::client::{Connection, request};
 
 /// The source address of the attacker, which differs from that of the other customer.
 const SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-/// Jobs of a batch of colliding ids, and connections that send them.
+/// Number of jobs in a batch of colliding ids, and of connections that send such batches.
 const BATCH: usize = 1000;
 const BATCH_CONNECTIONS: usize = 6;
-/// A payload, jobs of a batch with such payloads, and connections that send them.
+/// The size of a large payload, the number of jobs in a batch of such payloads, and the number of
+/// connections that send them.
 const PAYLOAD_BYTES: usize = 500 * 1024;
 const LARGE_BATCH: usize = 15;
 const LARGE_CONNECTIONS: usize = 2;
@@ -114,7 +115,8 @@ impl Attacker {
         Self { api, key: key.to_owned(), hanging, kind, plan: *plan, requests, counters, next }
     }
 
-    /// Waits for the first response, which a busy machine may send after the phase; at most a while.
+    /// Waits for the first response, which may arrive after the phase on a busy machine; at most
+    /// [`FIRST_RESPONSE_MAX`].
     pub async fn until_answered(&self) {
         let deadline = Instant::now() + FIRST_RESPONSE_MAX;
         while self.counts().is_empty() && Instant::now() < deadline {
@@ -175,7 +177,7 @@ impl Attacker {
                 return Ok(());
             }
         }
-        // All bulk actions exist now; their effect is the attack.
+        // All bulk actions exist now. Their effect on the server is the attack.
         while !self.is_over() {
             tokio::time::sleep(PAUSE).await;
         }
@@ -233,7 +235,7 @@ fn requests(kind: Kind, plan: &Plan, key: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// A job with as many unknown keys as there is room for.
+/// A job with as many unknown keys as fit into this many bytes.
 fn unknown_keys(bytes: usize) -> Vec<u8> {
     let mut body = format!("{{\"group\":\"{ATTACKER}\",\"type\":\"{PARKED}\",\"payload\":0").into_bytes();
     for number in 0.. {

@@ -11,7 +11,7 @@ const WANTED: u64 = 0x6161_6161_6161_6161;
 const FIXED: [u8; 8] = *b"collides";
 const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
 
-/// This many ids with one hash.
+/// Makes this many ids with the same hash.
 pub fn colliding_ids(count: usize) -> Vec<String> {
     (0_u64..).filter_map(id).take(count).collect()
 }

@@ -1,4 +1,4 @@
-//! Fuzzes what reads bytes from outside; see `fairlane_trials::fuzz`.
+//! Fuzzes everything that reads bytes from outside; see `fairlane_trials::fuzz`.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,15 +1,21 @@
 //! The trials at full length; fails if an invariant was violated.
 //!
-//! `trials kills [--seed S] [--rounds N]`, `trials neighbours [--redis 1] [--slots N]`. `trials
-//! downstream [--seconds N]`. `trials dashboard [--groups N] [--jobs N] [--rounds N] [--open N]
-//! [--seconds N]`. `trials rooms crowd|scale|draw|fire`. `trials rankings scale`. `trials hold
-//! [--redis 1] [--jobs N]
-//! [--stuck N]`. `trials failover [--rounds N] [--seconds N]`. `trials http [cycle|single|idle|flood] [--rounds N] [--connections
-//! N]`: all four, or one of them. `trials attack --program PATH [NAME…] [--seconds N] [--json]`:
-//! all attacks on `PATH serve`, or those named. `trials outbox kills|order|speed|outages [--rounds N]
-//! [--jobs N] [--seconds N]`. `trials locks fire|races|crowd|names|speed`: locks on Redis. With the
-//! argument `victim`, `outbox-victim`, `lock-holder`, `lock-waiters` or `lock-hold` it is a process to
-//! be killed, with `http-server` and `http-library` one to be measured.
+//! - `trials kills [--seed S] [--rounds N]`
+//! - `trials neighbours [--redis 1] [--slots N]`
+//! - `trials downstream [--seconds N]`
+//! - `trials dashboard [--groups N] [--jobs N] [--rounds N] [--open N] [--seconds N]`
+//! - `trials rooms crowd|scale|draw|passes|fire`, `trials rankings scale`
+//! - `trials hold [--redis 1] [--jobs N] [--stuck N]`
+//! - `trials failover [--rounds N] [--seconds N]`
+//! - `trials http [cycle|single|idle|flood] [--rounds N] [--connections N]`: one of them, or all
+//! - `trials attack --program PATH [NAME…] [--seconds N] [--json]`: all attacks on `PATH serve`, or
+//!   those named
+//! - `trials outbox kills|order|speed|outages [--rounds N] [--jobs N] [--seconds N]`
+//! - `trials locks fire|races|crowd|names|speed|contend`: locks on Redis
+//!
+//! With the argument `victim`, `outbox-victim`, `rooms-victim`, `lock-holder`, `lock-waiters` or
+//! `lock-hold` it is a process to be killed, with `http-server` or `http-library` a process to be
+//! measured.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,23 +41,25 @@ const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [-
     locks fire|races|crowd|names|speed | \
     http [cycle|single|idle|flood] [--rounds N] [--connections N]";
 
-/// The lowest part of the library's rate that the server must reach with batches.
+/// The least ratio of the server's rate with batches to the rate of the library.
 const CYCLE_RATIO_MIN: f64 = 0.3;
-/// The lowest part of the rate of a handler that does nothing.
+/// The least ratio of the server's rate with single jobs to the rate of a handler that does
+/// nothing.
 const SINGLE_RATIO_MIN: f64 = 0.5;
 /// The number of requests held at once, and the most memory for them in MiB.
 const HELD: usize = 10_000;
 const HELD_MIB_MAX: f64 = 1024.0;
-/// Least part of a steady customer's jobs that are completed in each window beside holds, resumes
-/// and cancels.
+/// The least fraction of a steady customer's jobs that must be completed in each window beside
+/// holds, resumes and cancels.
 const STEADY_RATIO_MIN: f64 = 0.95;
-/// How much longer the slowest hundredth of them may take than before, in milliseconds.
+/// The most by which the 99th percentile of these jobs may grow, in milliseconds.
 const STEADY_MORE_MS_MAX: f64 = 20.0;
-/// How much longer a resume may take beside cancelled bulk actions that cannot end.
+/// The largest ratio of the time of a resume beside cancelled bulk actions that cannot end to its
+/// time alone.
 const RESUME_RATIO_MAX: f64 = 2.0;
-/// Longest time from a failover to the rate before it.
+/// The longest time from a failover until the previous rate is reached again.
 const FAILOVER_MAX: Duration = Duration::from_secs(10);
-/// How much longer the slowest hundredth may take beside a flood.
+/// The largest ratio of the 99th percentile beside a flood to the one without it.
 const FLOOD_RATIO_MAX: f64 = 2.0;
 
 /// The allocator of the `fairlane` program.
@@ -153,7 +161,7 @@ async fn run_child(arguments: &[String]) -> Option<ExitCode> {
     Some(ended)
 }
 
-/// The attacks that are named, or all of them.
+/// Runs the named attacks, or all of them.
 async fn attack(arguments: &[String], seconds: u64, is_json: bool) -> ExitCode {
     let program =
         arguments.iter().position(|argument| argument == "--program").and_then(|at| arguments.get(at + 1));

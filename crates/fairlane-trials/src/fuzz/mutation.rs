@@ -1,4 +1,4 @@
-//! Mutated bytes: of valid inputs, one or a few changes each, so that most of an input stays valid.
+//! Mutates valid inputs with one or a few changes each, so that most of an input stays valid.
 
 use fairlane_conformance::dice::Dice;
 
@@ -6,9 +6,9 @@ use fairlane_conformance::dice::Dice;
 const CHANGES_MAX: u64 = 5;
 /// Longest input; larger ones only repeat parts.
 const BYTES_MAX: usize = 64 * 1024;
-/// Bytes that mean something to a parser.
+/// Bytes that have a meaning for a parser.
 const BYTES: &[u8] = b"\x00\x01\x7f\x80\xff\n\r :;,.%+-0919{}[]\"\\*$xX";
-/// Texts that mean something to a parser.
+/// Texts that have a meaning for a parser.
 const TEXTS: [&[u8]; 12] = [
     b"\r\n",
     b"18446744073709551615",

@@ -12,7 +12,7 @@ use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Replies kept of one operation.
+/// Most replies that are kept per operation.
 const REPLIES_MAX: usize = 30;
 
 type Recorded = Arc<Mutex<Vec<u8>>>;
@@ -38,7 +38,7 @@ async fn record<'a>(commands: impl Iterator<Item = &'a Command>) -> Vec<(&'stati
         engine.submit(command.clone().into()).await.expect("Redis replies");
         let reply = recorded.lock().expect("no holder of the lock panics").clone();
         let replies = kept.entry(command.stem()).or_default();
-        // Short ones are mutated more thoroughly.
+        // Short replies are mutated more thoroughly.
         if replies.len() < REPLIES_MAX && reply.len() < 4096 && !replies.contains(&reply) {
             replies.push(reply);
         }

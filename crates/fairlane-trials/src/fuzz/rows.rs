@@ -18,15 +18,15 @@ use fairlane_core::queue::{Command, Machine, Reply, Settings};
 const STEPS: usize = 400;
 /// Commands that a restored machine then applies.
 const COMMANDS_AFTER: usize = 40;
-/// Table, row, column, and what to do.
+/// The bytes of one change: table, row, column and action.
 const CHANGE_BYTES: usize = 4;
 /// Numbers that a value is replaced by.
 const NUMBERS: [i64; 10] = [0, 1, -1, 2, 3, 7, 255, 1 << 20, 1 << 32, (1 << 53) - 1];
-/// Numbers that no queue has: it counts below 2^53.
+/// Numbers that no queue contains, because it counts below 2^53.
 const LARGE_NUMBERS: [i64; 4] = [1 << 53, i64::MAX / 1000, i64::MAX, i64::MIN];
 /// Texts that a value is replaced by.
 const TEXTS: [&str; 8] = ["", "0", "-1", "9007199254740991", "a:b", "leased", "run", "\u{7f}"];
-/// Texts of numbers that no queue has.
+/// Texts of numbers that no queue contains.
 const LARGE_TEXTS: [&str; 3] = ["9007199254740992", "9223372036854775807", "18446744073709551615"];
 
 type Values = Vec<Value<'static>>;
@@ -48,13 +48,13 @@ static ROWS: LazyLock<Rows> = LazyLock::new(|| {
     rows
 });
 
-/// Changes of single values, and none.
+/// Inputs with one change, and the empty input.
 pub fn seeds() -> Vec<Vec<u8>> {
     (0..=255).map(|byte: u8| vec![byte, byte.wrapping_mul(7), byte / 3, byte]).chain([Vec::new()]).collect()
 }
 
-/// Damaged rows are an error, or make a machine that applies commands and passes its own check
-/// after them if it did before.
+/// Checks that damaged rows are an error, or make a machine that applies commands and still passes
+/// its own check afterwards if it passed before.
 pub fn run(changes: &[u8]) {
     let mut rows = ROWS.clone();
     for change in changes.chunks_exact(CHANGE_BYTES) {

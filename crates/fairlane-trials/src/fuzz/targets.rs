@@ -1,4 +1,4 @@
-//! What is fuzzed, with the invariants of each.
+//! The fuzz targets with their invariants.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -39,7 +39,8 @@ fn wire_seeds() -> Vec<Vec<u8>> {
     encoded.collect()
 }
 
-/// What is decoded is encoded as the same value, and a command that is valid can be applied.
+/// Checks that a decoded value is encoded as the same value, and that a valid command can be
+/// applied.
 fn read_wire(bytes: &[u8]) {
     if let Ok(response) = wire::decode::<Result<Reply, WireError>>(bytes) {
         assert_eq!(wire::decode::<Result<Reply, WireError>>(&wire::encode(&response)), Ok(response));
@@ -84,7 +85,7 @@ fn ndjson_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Lines are the same however the source is cut.
+/// Checks that the lines are the same however the source is divided into chunks.
 fn read_ndjson(bytes: &[u8]) {
     let whole = lines_of(bytes, bytes.len().max(1), false);
     for piece in [1, 7] {
@@ -131,7 +132,7 @@ fn redis_seeds() -> Vec<Vec<u8>> {
     replies.into_iter().map(|(stem, reply)| [stem.as_bytes(), b"\n", &reply].concat()).collect()
 }
 
-/// An unknown reply is an error.
+/// Checks that an unknown reply is an error.
 fn read_redis(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(0);
     let stem = std::str::from_utf8(&bytes[..end]).unwrap_or_default();
@@ -153,7 +154,7 @@ fn http_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The framing is the same however a connection's bytes are cut.
+/// Checks that the framing is the same however the bytes of a connection are divided into chunks.
 fn read_http(bytes: &[u8]) {
     let ambiguous = |piece: usize| {
         let mut framing = Framing::default();

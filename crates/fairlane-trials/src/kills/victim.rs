@@ -1,4 +1,4 @@
-//! The process that is killed: makes bulk actions and works on all there is until it dies.
+//! The process that is killed: opens bulk actions and works on all jobs until then.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub const GROUP: &str = "customer";
 const TYPE: &str = "work";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// Works until it is killed; makes the bulk actions from `from` up to `to` first.
+/// Opens the bulk actions from `from` up to `to`, and works until it is killed.
 pub async fn run_victim(address: &str, callback: &str, from: u64, to: u64) {
     let engine = fairlane_engine::open(address, Settings::default()).await.expect("it opens after a kill");
     let pool = worker(&engine).start().expect("the settings are valid");

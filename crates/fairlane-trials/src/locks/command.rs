@@ -13,14 +13,15 @@ const USAGE: &str = "Usage: trials locks fire [--seed S] [--acquisitions N] [--p
     races [--seed S] [--races N] | crowd [--waiters N] [--processes N] [--killed N] | \
     names [--locks N] [--calls N] | speed [--rounds N] [--repetitions N] | contend [--tasks N] [--handles N] [--rounds N]";
 
-/// The most time of an acquisition and release, relative to SET and DEL.
+/// The largest ratio of the time of an acquisition and release to that of SET and DEL.
 const ACQUIRE_RATIO_MAX: f64 = 1.5;
-/// The most time of a hand-off between waiters, relative to a message and a round trip.
+/// The largest ratio of the time of a hand-off between waiters to that of a message and a round
+/// trip.
 const HAND_OFF_RATIO_MAX: f64 = 1.3;
-/// The most commands for a grant, and of each process in a second.
+/// The most commands per grant, and per second and process.
 const COMMANDS_MAX: f64 = 3.0;
 
-/// Runs the trial that is named.
+/// Runs the named trial.
 pub async fn run(arguments: &[String]) -> ExitCode {
     let number = |name: &str, default: u64| {
         let at = arguments.iter().position(|argument| argument == name);
@@ -152,7 +153,7 @@ async fn name_many(locks: u64, calls: u64) -> Vec<String> {
     violations
 }
 
-/// Measures on a thread of its own, so that no other task of this program is in the way.
+/// Measures on its own thread, so that no other task of this program interferes.
 async fn measure(program: &Path, plan: speed::Plan) -> Vec<String> {
     let program = program.to_owned();
     let reports = std::thread::spawn(move || {
@@ -205,7 +206,7 @@ async fn measure(program: &Path, plan: speed::Plan) -> Vec<String> {
 
 async fn contend_for_one(plan: &contend::Plan) -> Vec<String> {
     for (engine, address) in [("Redis", None), ("embedded", Some("memory:"))] {
-        // Each handle would have a memory of its own.
+        // Each handle in memory would have its own store.
         let handles = if address.is_some() { 1 } else { plan.handles };
         let rates = contend::run(&contend::Plan { handles, ..*plan }, address).await;
         println!("{engine}, {} tasks on {handles} handles, grants a second:", plan.tasks);

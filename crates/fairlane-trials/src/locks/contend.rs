@@ -1,4 +1,5 @@
-//! Tasks of several handles that acquire and release one lock without a pause: how often it passes on.
+//! Measures how often a lock passes on between tasks of several handles that acquire and release it
+//! without a pause.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +7,7 @@ use fairlane::{Fairlane, LockOptions};
 use fairlane_core::limits::LOCK_SLICE_MS;
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
-/// How much to measure.
+/// The size of the measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// Tasks that contend, in turn on each of the handles.
@@ -19,14 +20,14 @@ pub struct Plan {
     pub rounds: usize,
 }
 
-/// How waiters get the lock.
+/// The way in which waiters get the lock.
 #[derive(Debug, Clone, Copy)]
 pub enum Order {
     /// The lock is granted to a waiter.
     Granted,
     /// The lock is reserved for a waiter, because a grant would be longer than the ttl.
     Reserved,
-    /// Waiters insist on their order.
+    /// Waiters keep to their order.
     Fair,
 }
 
@@ -44,8 +45,8 @@ impl Order {
     }
 }
 
-/// Grants a second for each of [`ORDERS`], the median of the rounds. Without an address, on a Redis of its
-/// own.
+/// Grants per second for each of [`ORDERS`], the median of the rounds. Without an address it starts
+/// a Redis.
 pub async fn run(plan: &Plan, address: Option<&str>) -> [f64; 3] {
     let server = address.is_none().then(|| RedisServer::start(ServerOptions::default()));
     let address = server.as_ref().map_or_else(|| address.unwrap_or_default().to_owned(), RedisServer::url);

@@ -1,5 +1,5 @@
-//! Many waiters for one lock: their order, the commands that they send, and who is woken. Waiters
-//! whose process is killed.
+//! Many waiters for one lock: their order, the commands that they send, and which of them are
+//! woken. Also waiters whose process is killed.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,12 +18,12 @@ use tokio::task::JoinSet;
 
 const NAME: &str = "crowd";
 
-/// How many wait.
+/// The size of the crowd.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// Waiters of all processes together.
     pub waiters: usize,
-    /// Clients with a connection and a thread of their own, as processes have.
+    /// Number of clients, each with its own connection and thread, as in separate processes.
     pub processes: usize,
     /// How long all wait before the first release.
     pub quiet: Duration,
@@ -32,13 +32,14 @@ pub struct Plan {
 /// The result of the trial.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Commands of each process in a second while all wait.
+    /// Commands per second and process while all wait.
     pub quiet_each_second: f64,
-    /// Commands for each grant from the first release to the last, without those of each second.
+    /// Commands per grant from the first release to the last, without those that keep waiters
+    /// alive.
     pub per_grant: f64,
-    /// Tries to acquire for each grant from the first release to the last.
+    /// Tries to acquire per grant, from the first release to the last.
     pub tries_per_grant: f64,
-    /// Grants in a second.
+    /// Grants per second.
     pub grants_each_second: f64,
     /// Connections for messages: beside the processes that wait, one has used the lock before.
     pub subscribers: usize,
@@ -48,19 +49,19 @@ pub struct Report {
     pub violations: Vec<String>,
 }
 
-/// What the engine was asked, by all processes.
+/// The commands that all processes sent to the engine.
 #[derive(Default)]
 struct Log {
     commands: u64,
     tries: u64,
     /// The place of each token when it registered.
     places: HashMap<String, u64>,
-    /// The places in the order in which releases were sent, which is that of grants.
+    /// The places in the order in which releases were sent, which is the order of the grants.
     released: Vec<u64>,
 }
 
 impl Log {
-    /// Notes a command before it is sent, and returns the token that is to be acquired.
+    /// Records a command before it is sent, and returns the token of an acquisition.
     fn note_command(&mut self, command: &EngineCommand) -> Option<String> {
         self.commands += 1;
         match command.lock()? {
@@ -157,7 +158,7 @@ pub(super) async fn wait_for(fairlane: &Fairlane, name: &str, waiters: u64) {
     }
 }
 
-/// The number of connections that have subscribed to something.
+/// The number of connections that are subscribed to a channel.
 fn subscribers(server: &RedisServer) -> usize {
     let clients = server.command(&["CLIENT", "LIST"]);
     clients.lines().filter(|line| line.contains(" sub=") && !line.contains(" sub=0 ")).count()

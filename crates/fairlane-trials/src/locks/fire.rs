@@ -16,12 +16,12 @@ use super::holder::TTL;
 
 /// Time between two disturbances.
 const DISTURB_EVERY: Duration = Duration::from_millis(150);
-/// Every so many disturbances, the server is restarted or replaced.
+/// The server is restarted or replaced after this many disturbances.
 const SERVER_EVERY: u64 = 40;
 /// Longest time without an acquisition.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
-/// What happens to the server.
+/// The fault of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Server {
     /// It writes everything to disk before it replies, and is killed and started again.
@@ -30,7 +30,7 @@ pub enum Server {
     FailsOver,
 }
 
-/// How much to do.
+/// The size of the trial.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// The seed of all random choices.
@@ -133,7 +133,7 @@ impl Holders<'_> {
     }
 }
 
-/// Lets processes acquire locks under disturbances until all acquisitions are made.
+/// Disturbs processes that acquire locks, until all acquisitions are made.
 pub async fn run(program: &Path, server: Server, plan: &Plan) -> Report {
     let mut store = Store::start(server).await;
     let resource = RedisServer::start(ServerOptions::default());

@@ -11,7 +11,7 @@ use redis::aio::MultiplexedConnection;
 
 /// How long a lock stays held after its holder has died. With less, a lock is not granted to a waiter.
 pub const TTL: Duration = Duration::from_millis(LOCK_SLICE_MS);
-/// A holder that hears nothing for this long was stopped for longer than its lease.
+/// A holder that did not run for this long was stopped for longer than its lease.
 const STOPPED: Duration = TTL;
 /// Locks that all processes compete for.
 const NAMES: u64 = 4;
@@ -27,8 +27,7 @@ if own == last and owner ~= ARGV[2] then return 2 end
 redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'owner', ARGV[2])
 return 1";
 
-/// Acquires locks until it is killed, and prints what it has seen: `acquired N`, and a line for each
-/// event.
+/// Acquires locks until it is killed, and prints `acquired N` and a line for each event.
 pub async fn run_holder(address: &str, resource: &str, seed: u64) {
     let mut dice = fastrand::Rng::with_seed(seed);
     let fairlane = loop {
@@ -44,7 +43,8 @@ pub async fn run_holder(address: &str, resource: &str, seed: u64) {
         let name = format!("fire:{}", dice.u64(..NAMES));
         let options = LockOptions { ttl: TTL, fair: dice.bool(), ..LockOptions::default() };
         let Ok(guard) = fairlane.lock(&name).options(options).lock().await else { continue };
-        // Most holders are quick, so that there are many; some take long enough to be stopped.
+        // Most holds are short, so that there are many; some take long enough to be interrupted by
+        // a stop.
         let pause = if dice.u32(..40) == 0 { dice.u64(5..60) } else { 0 };
         holder.work(&name, &guard, Duration::from_millis(pause)).await;
         acquired += 1;

@@ -1,4 +1,4 @@
-//! Many locks at once: the memory of each, and what a command costs beside few and beside many.
+//! Many locks at once: the memory per lock, and the cost of a command with few and with many locks.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ const HOUR_MS: u64 = 60 * 60 * 1000;
 /// The result of the trial.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Bytes of the server for each lock.
+    /// Memory of the server per lock, in bytes.
     pub bytes_per_lock: f64,
-    /// Per operation, the microseconds of a call in the server beside few locks and beside all.
+    /// For each operation, the server time of a call with few locks and with all, in microseconds.
     pub costs: Vec<(&'static str, f64, f64)>,
 }
 
-/// Acquires as many locks as planned, and measures beside a hundredth of them and beside all.
+/// Acquires this many locks, and measures with a hundredth of them and with all.
 pub async fn run(locks: u64, calls: u64) -> Report {
     let server = RedisServer::start(ServerOptions::default());
     let engine = RedisEngine::connect(&server.url(), RedisOptions::default()).await;
@@ -69,7 +69,7 @@ fn memory(server: &RedisServer) -> f64 {
     line.and_then(|bytes| bytes.trim().parse().ok()).expect("Redis reports its memory")
 }
 
-/// The microseconds of a call of each operation in the server. New locks are acquired first, and
+/// The server time of a call of each operation, in microseconds. New locks are acquired first, and
 /// released.
 async fn costs(
     server: &RedisServer,
@@ -109,7 +109,7 @@ async fn costs(
     costs
 }
 
-/// The microseconds of a function call in the server, on average.
+/// The mean server time of a function call, in microseconds.
 fn function_us(server: &RedisServer) -> f64 {
     let info = server.command(&["INFO", "commandstats"]);
     let line = info.lines().find(|line| line.starts_with("cmdstat_fcall:")).unwrap_or_default();

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::{acquire, process, release};
 
-/// Races at a time, each for a lock of its own.
+/// Number of concurrent races, each for its own lock.
 const AT_A_TIME: u64 = 8;
 /// Longest time for a signal to arrive.
 const SIGNAL_LIMIT: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! An acquisition and its release, and a hand-off to a waiter, in turns with the least that Redis
-//! needs for the same. How soon the lock of a killed holder passes on.
+//! Measures an acquisition with its release, and a hand-off to a waiter, in turns with the minimum
+//! for the same on Redis. Also measures how soon the lock of a killed holder passes on.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -20,12 +20,12 @@ use super::{Times, acquire, process, release};
 const NAME: &str = "coupon:issue:42";
 const TOKEN: &str = "0199a5b27d3c7a1e9f00c0ffee123456";
 
-/// How much to measure.
+/// The size of the measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Turns of everything.
+    /// Rounds of all measurements.
     pub rounds: usize,
-    /// Repetitions in each turn.
+    /// Repetitions of each measurement in a round.
     pub repetitions: usize,
 }
 
@@ -44,11 +44,11 @@ pub struct Report {
     pub hop_us: f64,
     /// From the release of a guard until a waiter has its guard.
     pub hand_off_us: f64,
-    /// From the release of a guard until a waiter that insists on its order has its guard.
+    /// From the release of a guard until a fair waiter has its guard.
     pub fair_hand_off_us: f64,
 }
 
-/// Measures on a server of its own. Everything runs on one thread, apart from the library's.
+/// Starts a server and measures. All code but the library's own thread runs on one thread.
 pub async fn run(plan: &Plan) -> Report {
     let server = RedisServer::start(ServerOptions::default());
     let engine = RedisEngine::connect(&server.url(), RedisOptions::default()).await;

@@ -12,7 +12,7 @@ pub const TYPE: &str = "work";
 /// The group of all jobs.
 pub const GROUP: &str = "customer";
 
-/// Orders of an application, and a record of every end that the mirror was given.
+/// The orders of an application, and a record of every end that was written to the mirror.
 const TABLES: &str = "\
 CREATE TABLE orders (id text PRIMARY KEY);
 CREATE TABLE ends (group_id text, id text, status text);
@@ -52,7 +52,7 @@ pub async fn order(outbox: &Outbox, id: &str, is_committed: bool) -> Result<(), 
     Ok(transaction.rollback().await?)
 }
 
-/// A relay that notices within seconds what the queue has lost.
+/// A relay that detects within seconds that the queue has lost jobs.
 pub fn relay(outbox: &Outbox, fairlane: &Fairlane) -> Relay {
     let reconcile = ReconcileSettings { stale_after: Duration::from_secs(2), ..ReconcileSettings::default() };
     let reconcile_interval = Some(Duration::from_secs(1));
@@ -88,7 +88,7 @@ pub fn kind(id: &str) -> u32 {
     id.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % 10
 }
 
-/// Checks that orders, jobs and ends add up: every committed order has a job that ended once, and
+/// Checks that every committed order has a job that has ended and succeeded at most once, and that
 /// no other job exists.
 pub fn check(postgres: &PostgresServer, violations: &mut Vec<String>) {
     for (what, sql) in [

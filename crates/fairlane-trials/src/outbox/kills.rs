@@ -1,8 +1,8 @@
-//! Producers, relays, workers, PostgreSQL and Redis, killed with SIGKILL at random moments.
+//! Kills producers, relays, workers, PostgreSQL and Redis with SIGKILL at random moments.
 //!
-//! In each round one of them dies, wherever it is between BEGIN and the settled job, and is started
-//! again. After the last round everything that was committed must have ended, once, and nothing else
-//! may exist. The directory belongs to one process, so there the relay and the worker are one.
+//! In each round one of them is killed, wherever it is between BEGIN and the settled job, and is
+//! restarted. After the last round every committed job must have ended, and no other job may exist.
+//! A data directory belongs to one process, so there the relay and the worker are one process.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -22,7 +22,7 @@ use crate::kills::Store;
 const PAUSE_MS_MAX: u64 = 250;
 /// The longest time for the remaining jobs: the reclaimer waits half a minute after an outage.
 const END_LIMIT: Duration = Duration::from_secs(240);
-/// Numbers of orders that each producer has for itself.
+/// Number of order numbers that are reserved for each producer.
 const NUMBERS: u64 = 100_000;
 
 /// The result of the trial.
@@ -54,7 +54,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The processes under fire.
+/// The processes that are killed.
 struct Victims<'a> {
     program: &'a Path,
     database: String,
@@ -134,7 +134,7 @@ pub async fn run(program: &Path, store: Store, seed: u64, rounds: u64) -> Report
     report
 }
 
-/// Passes on and runs what is left.
+/// Passes on and runs the remaining jobs.
 async fn end_all(postgres: &PostgresServer, outbox: &fairlane_postgres::Outbox, queue: &str) {
     let fairlane = Fairlane::open(queue).await.expect("it opens after a kill");
     let pool = ground::worker(outbox, &fairlane);

@@ -14,13 +14,13 @@ use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 use super::ground::{self, GROUP, TYPE};
 
-/// Violations that are named.
+/// Most violations that are listed.
 const VIOLATIONS_MAX: usize = 10;
 
 /// The size of the trial.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Jobs in all.
+    /// Number of jobs in total.
     pub jobs: u64,
     /// Producers at a time.
     pub producers: u64,

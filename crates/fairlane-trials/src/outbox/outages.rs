@@ -1,5 +1,5 @@
-//! Servers that are away for a while, a flushed queue, and a transaction left open: everything must
-//! resume by itself.
+//! Servers that are down for a while, a flushed queue, and a transaction left open: processing must
+//! resume without intervention.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ const RESUME_LIMIT: Duration = Duration::from_secs(120);
 /// The result of the trial.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What happened in each outage.
+    /// A line about each outage.
     pub lines: Vec<String>,
-    /// What did not resume; empty if all did.
+    /// Outages after which processing did not resume; empty if it always did.
     pub violations: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ struct Trial {
     report: Report,
 }
 
-/// Four outages of this many seconds, one after the other, while orders come in.
+/// Runs four outages of this many seconds, one after the other, while orders are committed.
 pub async fn run(seconds: u64) -> Report {
     let postgres = PostgresServer::start();
     let redis = RedisServer::start(ServerOptions { durable: true, ..ServerOptions::default() });
@@ -61,7 +61,7 @@ impl Trial {
         while Instant::now() < end {
             self.number += 1;
             let id = format!("{:06}", self.number);
-            // While the database is away, an order fails within a few seconds.
+            // While the database is down, an order fails within a few seconds.
             committed += u64::from(ground::order(&self.outbox, &id, true).await.is_ok());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

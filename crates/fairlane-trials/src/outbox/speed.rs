@@ -1,5 +1,5 @@
-//! What a transaction costs with a job, how fast a relay is, and how long a job takes from its
-//! commit to its start. Everything is compared within one run, in turns.
+//! Measures the cost of a job in a transaction, the rate of a relay, and the time of a job from its
+//! commit to its start. Each is compared with a baseline in the same run, in turns.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,11 +16,12 @@ use serde_json::json;
 
 use super::ground::{self, GROUP, TYPE};
 
-/// The least part of the rate with a plain row that producers must reach with a job.
+/// The least ratio of the commit rate with a job to that with a plain row.
 const COMMIT_RATIO_MIN: f64 = 0.9;
-/// The least part of the rate of batched INSERTs that a relay must reach.
+/// The least ratio of the rate of a relay to that of batched INSERTs.
 const RELAY_RATIO_MIN: f64 = 0.5;
-/// How many times a NOTIFY and a round trip to Redis the start of a job may take.
+/// The largest ratio of the time to the start of a job to that of a NOTIFY and a round trip to
+/// Redis.
 const START_RATIO_MAX: f64 = 4.0;
 /// Rows of one batched INSERT, as many as a relay passes on at a time.
 const BATCH: usize = 500;
@@ -34,7 +35,7 @@ CREATE TABLE plain (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, version 
 /// The size of the trial.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Seconds of each measurement of commits.
+    /// Length of each measurement of commits, in seconds.
     pub seconds: u64,
     /// Rounds of all measurements; the medians count.
     pub rounds: usize,
@@ -42,7 +43,7 @@ pub struct Plan {
     pub producers: usize,
     /// Rows that a relay passes on.
     pub rows: usize,
-    /// Jobs whose way to their start is measured.
+    /// Number of jobs whose time to their start is measured.
     pub starts: usize,
 }
 
@@ -55,11 +56,12 @@ impl Default for Plan {
 /// The result of the trial: medians.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Commits a second: without a second row, with a plain row, with a job, with NOTIFY inside.
+    /// Commits per second: without a second row, with a plain row, with a job, and with a job and
+    /// NOTIFY.
     pub commits: [f64; 4],
-    /// Rows a second: by batched INSERT, by the relay.
+    /// Rows per second: by batched INSERT, and by the relay.
     pub rows: [f64; 2],
-    /// Milliseconds: one NOTIFY, one round trip to Redis, from commit to start.
+    /// Times in milliseconds: one NOTIFY, one round trip to Redis, and from commit to start.
     pub start_ms: [f64; 3],
 }
 
@@ -109,7 +111,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What a transaction adds beside its order.
+/// The second row of a transaction, besides its order.
 #[derive(Debug, Clone, Copy)]
 enum Second {
     Nothing,
@@ -241,7 +243,7 @@ async fn relay_rate(outbox: &Outbox, fairlane: &Fairlane, rows: usize) -> f64 {
     relayed.passed as f64 / started.elapsed().as_secs_f64()
 }
 
-/// One NOTIFY, one round trip to Redis, and the way of a job from its commit to its start.
+/// The times of one NOTIFY, of one round trip to Redis, and of a job from its commit to its start.
 async fn start_times(
     postgres: &PostgresServer,
     redis: &RedisServer,
@@ -279,7 +281,7 @@ async fn start_times(
         let committed = Instant::now();
         let start = started.recv().await.expect("the job starts");
         times[2].push(start.saturating_duration_since(committed).as_secs_f64() * 1000.0);
-        // The next job meets an idle relay and an idle worker.
+        // Waits, so that the next job finds an idle relay and an idle worker.
         tokio::time::sleep(Duration::from_millis(7)).await;
     }
     relaying.abort();

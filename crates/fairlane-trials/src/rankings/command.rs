@@ -8,14 +8,14 @@ use super::scale;
 
 const USAGE: &str = "Usage: trials rankings scale [--members N]";
 
-/// The most time of an update with its rank, relative to the two bare commands: with one window and
-/// with four.
+/// The largest ratios of the time of an update with its rank to that of the two bare commands: with
+/// one window and with four.
 const RATIO_MAX: [f64; 2] = [1.5, 2.0];
-/// The most time for which a command blocks the server while windows expire and boards are removed, in
-/// microseconds.
+/// The longest time for which a command may block the server while windows expire and boards are
+/// removed, in microseconds.
 const BLOCKED_US_MAX: f64 = 5000.0;
 
-/// Runs the trial that is named.
+/// Runs the named trial.
 pub async fn run(arguments: &[String]) -> ExitCode {
     let members = || {
         let at = arguments.iter().position(|argument| argument == "--members")?;

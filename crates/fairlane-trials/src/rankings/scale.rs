@@ -1,5 +1,5 @@
-//! What the operations cost on Redis on boards of very many members, whether ranks are exact, and how
-//! long expiry and removal block the server.
+//! Measures the cost of operations on Redis on boards of very many members, whether ranks are
+//! exact, and how long expiry and removal block the server.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,7 +16,7 @@ use redis::aio::MultiplexedConnection;
 
 /// Updates of each kind that are measured; fewer on smaller boards.
 const MEASURED: u64 = 5000;
-/// Ranks that are compared with the list.
+/// Number of ranks that are compared with the list.
 const COMPARED: u64 = 200;
 /// Commands that are sent at the same time while a board is filled.
 const FILLERS: u64 = 8;
@@ -25,11 +25,11 @@ const BARE: &str = "bare";
 /// The boards: one that has only its season, one with windows of an hour, a day and a week besides, and
 /// one by value, which remembers no events.
 const BOARDS: [&str; 3] = ["one", "four", "values"];
-/// Longer than every window and every event is kept.
+/// Longer than the retention of every window and every event.
 const LATER: Duration = Duration::from_secs(500 * 24 * 3600);
 
-/// The cost with this many members. Medians are those of a client, in microseconds; the others are those
-/// of the server.
+/// The cost with this many members. Client times are medians in microseconds; server times are
+/// means in microseconds.
 #[derive(Debug, Clone)]
 pub struct Cost {
     /// Members of each board.
@@ -48,7 +48,7 @@ pub struct Cost {
     pub bytes_per_member: f64,
     /// Memory for each event that is remembered, in bytes.
     pub bytes_per_event: f64,
-    /// Ranks that were compared with the list, and differed.
+    /// Number of compared ranks that differed from the list.
     pub wrong_ranks: u64,
 }
 
@@ -59,21 +59,21 @@ impl Cost {
     }
 }
 
-/// What expiry and removal have cost the server.
+/// The cost of expiry and removal for the server.
 #[derive(Debug, Clone)]
 pub struct Removal {
     /// Events and windows that were removed by the sweep.
     pub swept: u64,
-    /// The longest command, and its time in microseconds.
+    /// The longest command.
     pub longest: String,
     /// The time of the longest command, in microseconds.
     pub longest_us: f64,
-    /// Keys of the boards that are left in the end.
+    /// Number of keys of the boards that are left at the end.
     pub keys_left: u64,
 }
 
-/// Fills boards of a server to each size in turn and measures; then lets everything expire, and removes
-/// the boards.
+/// Fills boards of a server to each size in turn and measures them; then lets windows and events
+/// expire, and removes the boards.
 pub async fn measure(server: &RedisServer, sizes: &[u64]) -> (Vec<Cost>, Removal) {
     let engine = fairlane_engine::open(&server.url(), Settings::default()).await.expect("Redis is there");
     for name in BOARDS {
@@ -187,7 +187,7 @@ fn now_ms() -> u64 {
     Clock::System.now().as_millis()
 }
 
-/// Bytes that members of a board by value and of one that counts take, without what came with other
+/// The memory of the members of a board by value and of a board by count, without that of other
 /// updates.
 #[derive(Default)]
 struct Memory {

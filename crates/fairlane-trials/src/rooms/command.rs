@@ -13,16 +13,16 @@ use super::{crowd, draw, fire, order, room, scale, user};
 const USAGE: &str = "Usage: trials rooms crowd [--rounds N] [--seed S] | scale [--waiters N] | \
     draw [--users N] [--places N] [--seed S] | passes [--passes N] | fire [--kills N] [--processes N] [--seed S]";
 
-/// The most server time of showing a place, in microseconds.
+/// The longest server time of showing a place, in microseconds.
 const SHOW_US_MAX: f64 = 25.0;
-/// The most time of a round trip that shows a place, relative to a bare one.
+/// The largest ratio of the time of a round trip that shows a place to that of a bare one.
 const TRIP_RATIO_MAX: f64 = 1.4;
-/// The most server time of 99.9 percent of all calls, in microseconds.
+/// The largest 99.9th percentile of the server time of all calls, in microseconds.
 const MOST_US_MAX: f64 = 5000.0;
-/// The most time of a verification, in microseconds.
+/// The longest time of a verification, in microseconds.
 const VERIFY_US_MAX: f64 = 100.0;
 
-/// Runs the trial that is named.
+/// Runs the named trial.
 pub async fn run(arguments: &[String]) -> ExitCode {
     let number = |name: &str, default: u64| {
         let at = arguments.iter().position(|argument| argument == name);

@@ -14,7 +14,7 @@ use fairlane_engine::Engine;
 
 use super::{joining, room, token};
 
-/// Longest time that the end of a trial may take.
+/// The longest time until all places have ended.
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// The size of the crowd.
@@ -45,7 +45,7 @@ pub struct Report {
     pub silent: u64,
     /// Seconds that the trial took.
     pub seconds: f64,
-    /// What must hold and did not.
+    /// The invariants that were violated; empty if all held.
     pub violations: Vec<String>,
 }
 

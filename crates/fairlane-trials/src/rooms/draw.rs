@@ -28,13 +28,13 @@ pub struct Report {
     pub open: Duration,
     /// Users that this step has admitted.
     pub admitted: u64,
-    /// What the other program printed.
+    /// The output of the other program.
     pub verified: String,
-    /// What must hold and did not.
+    /// The invariants that were violated; empty if all held.
     pub violations: Vec<String>,
 }
 
-/// Runs the trial on an engine without rooms: the script verifies so many random places.
+/// Runs the trial on an engine without rooms; the script verifies this many random places.
 pub async fn run(engine: Arc<dyn Engine>, users: u64, places: u64, seed: u64) -> Report {
     let (fairlane, mut report) = (Fairlane::from_engine(engine.clone()), Report::default());
     let handle = fairlane.room("default");

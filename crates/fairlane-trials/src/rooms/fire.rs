@@ -21,12 +21,13 @@ use super::{joining, room, token};
 
 /// Active places of the room.
 const MAX_ACTIVE: u32 = 20;
-/// Every so many kills of processes, the server is killed.
+/// The server is killed after this many kills of processes.
 const SERVER_EVERY: u64 = 5;
-/// The furthest jump of the wall clock of the processes, and what counts as a jump, in seconds.
+/// The largest jump of the wall clock of the processes, and the least difference that counts as a
+/// jump, in seconds.
 const JUMP_SECS_MAX: i64 = 30 * 24 * 3600;
 const JUMP_SECS_MIN: i64 = 3600;
-/// The longest time that a process repeats a step.
+/// The longest time for which a process repeats a step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The result of the trial.
@@ -42,11 +43,11 @@ pub struct Report {
     pub jumps: u64,
     /// Users whose token and place were compared.
     pub users: usize,
-    /// What must hold and did not.
+    /// The invariants that were violated; empty if all held.
     pub violations: Vec<String>,
 }
 
-/// What is known about a user.
+/// The last acknowledged state of a user.
 #[derive(Debug, Clone, PartialEq)]
 enum Known {
     Has(String),
@@ -110,7 +111,7 @@ fn victim(program: &Path, clock: &JumpingClock, url: &str, number: u64, seed: u6
     command.spawn().expect("the trial can start itself")
 }
 
-/// Reads what was acknowledged. The last line of a process that was killed may be cut.
+/// Reads the acknowledgements. The last line of a process that was killed may be incomplete.
 fn read(child: &mut Child, known: &mut HashMap<String, Known>, report: &mut Report) {
     let output = child.stdout.take().expect("it is piped");
     let mut last_time: Option<i64> = None;
@@ -139,7 +140,7 @@ fn read(child: &mut Child, known: &mut HashMap<String, Known>, report: &mut Repo
             _ => {}
         }
     }
-    // It was killed, or is about to be.
+    // The process was killed, or is about to be.
     let _ = child.wait();
 }
 
@@ -175,7 +176,7 @@ pub async fn run_victim(url: &str, number: u64, seed: u64) {
     let (engine, mut random) = (open(url).await, fastrand::Rng::with_seed(seed));
     let say = |line: String| {
         let mut out = std::io::stdout().lock();
-        // The parent is gone if it cannot be written.
+        // If the line cannot be written, the parent is gone.
         if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
             std::process::exit(0);
         }

@@ -1,5 +1,6 @@
-//! Users join one after another and leave at random, on several connections. The active users are
-//! always the first of those that are left, and a freed place is taken in the step that frees it.
+//! Users join one after another and leave at random, on several connections. The active users must
+//! always be the first of the remaining ones, and a freed place must be taken in the step that
+//! frees it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,8 +10,8 @@ use fairlane_engine::Engine;
 
 use super::{joining, room, token};
 
-/// Runs the trial on an engine without rooms; returns the number of admissions that were checked, and
-/// what did not hold.
+/// Runs the trial on an engine without rooms; returns the number of admissions that were checked,
+/// and the violations.
 pub async fn run(engine: Arc<dyn Engine>, seed: u64, steps: u64, max_active: u32) -> (u64, Vec<String>) {
     let mut random = fastrand::Rng::with_seed(seed);
     let settings = RoomSettings { max_active, ..RoomSettings::default() };

@@ -1,4 +1,5 @@
-//! What the operations cost on Redis with very many waiters, and whether positions are exact.
+//! Measures the cost of operations on Redis with very many waiters, and whether positions are
+//! exact.
 //!
 //! The time of the server is measured over a stream of calls, as the polls of many waiters arrive: a
 //! few calls are always in flight, each for another waiter in no order. Round trips are measured one
@@ -21,28 +22,29 @@ const MEASURED: u64 = 5000;
 const STREAMS: u64 = 16;
 /// Waiters are shown in steps of this prime, modulo their number: in no order, and each once.
 const STEP: u64 = 2_654_435_761;
-/// Positions that are compared with the list.
+/// Number of positions that are compared with the list.
 const POSITIONS: u64 = 200;
 
-/// The cost with this many waiters. Times are those of the server, in microseconds, unless said
+/// The cost with this many waiters. Times are server times in microseconds, unless stated
 /// otherwise.
 #[derive(Debug, Clone)]
 pub struct Cost {
     /// Waiters in the room.
     pub waiters: u64,
-    /// One more user joins.
+    /// The time to join one more user.
     pub join_us: f64,
-    /// A place is shown.
+    /// The time to show a place.
     pub show_us: f64,
-    /// A waiter polls.
+    /// The time of a poll of a waiter.
     pub keep_us: f64,
-    /// An active user leaves, and the next one is admitted.
+    /// The time until an active user has left and the next one is admitted.
     pub leave_us: f64,
-    /// 99.9 percent of all these calls take at most this long.
+    /// The 99.9th percentile of all these calls.
     pub most_us: f64,
-    /// Polls of waiters in a second of the server's CPU time, with reading requests and writing replies.
+    /// Polls of waiters per second of the server's CPU time, including reading requests and writing
+    /// replies.
     pub polls_per_core: f64,
-    /// Places that are shown in a second of the server's CPU time.
+    /// Places shown per second of the server's CPU time.
     pub shows_per_core: f64,
     /// The time of the server for showing a place when calls come one at a time.
     pub single_show_us: f64,
@@ -52,7 +54,7 @@ pub struct Cost {
     pub bare_trip_us: f64,
     /// Memory for each waiter, in bytes.
     pub bytes_per_waiter: f64,
-    /// Positions that were compared with the list, and differed.
+    /// Number of compared positions that differed from the list.
     pub wrong_positions: u64,
 }
 
@@ -185,13 +187,13 @@ fn median(mut times: Vec<Duration>) -> f64 {
     times[times.len() / 2].as_secs_f64() * 1e6
 }
 
-/// The load that function calls were for the server, by its own clocks.
+/// The load of function calls on the server, measured by the server.
 struct Load {
     /// The time of a call, in microseconds.
     each_us: f64,
-    /// 99.9 percent of the calls took at most this long, in microseconds.
+    /// The 99.9th percentile of the calls, in microseconds.
     most_us: f64,
-    /// Calls in a second of CPU time.
+    /// Calls per second of CPU time.
     per_core: f64,
 }
 

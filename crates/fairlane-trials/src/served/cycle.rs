@@ -1,5 +1,5 @@
-//! Batches of 100 jobs are added, leased and settled through the server, against the same through
-//! the library alone.
+//! Adds, leases and settles batches of 100 jobs through the server, and compares it with the
+//! library alone.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -25,17 +25,17 @@ use flooding::Flood;
 const GENTLE_CONNECTIONS: u64 = 8;
 /// The longest time until a flood is refused for the first time.
 const FLOOD_LIMIT: Duration = Duration::from_secs(60);
-/// The longest wait that is distinguished, in microseconds.
+/// The longest wait that is recorded exactly, in microseconds.
 const MINUTE_US: u64 = 60_000_000;
 
 /// The kind of requests of a flood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// One job a request.
+    /// Requests with one job.
     Single,
-    /// A hundred jobs a request.
+    /// Requests with a hundred jobs.
     Batches,
-    /// Jobs without end.
+    /// Endless streams of jobs.
     Streams,
     /// Pages of 500 jobs.
     Lists,
@@ -61,9 +61,9 @@ pub struct Plan {
 /// The result of the trial.
 #[derive(Debug)]
 pub struct Report {
-    /// The waits of the gentle key alone …
+    /// The waits of the gentle key alone, in microseconds.
     pub alone: Histogram<u64>,
-    /// … and beside the flood, in microseconds.
+    /// The waits of the gentle key beside the flood, in microseconds.
     pub flooded: Histogram<u64>,
     /// Requests of the flooding key that were accepted; jobs, in the case of streams.
     pub passed: u64,

@@ -1,5 +1,4 @@
-//! Very many long polls, or event streams, held by one server, which must still serve others beside
-//! them.
+//! Very many long polls or event streams held by one server, which must still serve other requests.
 
 use std::io::Result;
 use std::net::SocketAddr;
@@ -15,7 +14,8 @@ use super::process::Served;
 
 /// The most connections that are opened at the same time.
 const OPENING: usize = 64;
-/// Longer than the trial: the job that wakes a poll is not settled, and must not wake a second one.
+/// The length of leases in milliseconds, longer than the trial: the job that wakes a poll is not
+/// settled, and must not wake a second one.
 const LEASE_MS: u64 = 900_000;
 /// The longest wait for a response that needs no long poll.
 const LIMIT: Duration = Duration::from_secs(60);

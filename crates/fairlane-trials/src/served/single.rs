@@ -1,4 +1,5 @@
-//! One job a request, from many connections, against a handler of the same stack that does nothing.
+//! Sends one job per request from many connections, and compares it with a handler of the same
+//! stack that does nothing.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -26,7 +26,7 @@ pub enum Filter {
     Failed,
 }
 
-/// One exported line; also the order of its keys.
+/// One exported line. The order of its fields is the order of the keys in JSON.
 #[derive(Serialize)]
 struct ExportLine {
     id: String,
@@ -128,8 +128,8 @@ fn write_line(text: &mut Vec<u8>, job: &JobLine) -> Result<(), Error> {
     Ok(())
 }
 
-/// JSON as it is, any other text as a string. Line breaks between the tokens of JSON mean nothing,
-/// but would end the line.
+/// Valid JSON unchanged, and any other text as a string. Line breaks between JSON tokens become
+/// spaces, because they would end the exported line.
 fn result_value(text: &str) -> ResultValue {
     let json = RawValue::from_string(text.replace(['\n', '\r'], " ").trim().to_owned());
     json.map_or_else(|_| ResultValue::Text(text.to_owned()), ResultValue::Json)

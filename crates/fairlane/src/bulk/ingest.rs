@@ -1,9 +1,9 @@
 //! Streams jobs into a bulk action.
 //!
-//! Invariant: jobs arrive in the order they were pushed, and a push that was dropped half-way, or a
-//! process that was killed, is repaired by pushing the same source again: existing jobs are counted
-//! as such and not added twice. An existing job that differs is an error: another source is not
-//! mistaken for the same one.
+//! Invariant: jobs arrive in the order they were pushed. If a push was dropped half-way, or the
+//! process was killed, pushing the same source again completes the ingestion: existing jobs are
+//! counted as such and not added twice. An existing job that differs is an error, so that a
+//! different source is not mistaken for the same one.
 
 use std::time::Duration;
 
@@ -36,7 +36,8 @@ use super::Bulk;
 #[must_use = "jobs are buffered; end with `finish` or `seal`"]
 pub struct Ingest {
     bulk: Bulk,
-    /// Each job with the position that its id was derived from, if it was given none.
+    /// Each job is tagged with the position that its id was derived from; `None` if it was given an
+    /// id.
     sender: JobSender<Option<u64>>,
     /// The position of the job pushed last, counted from 1.
     position: u64,
@@ -70,7 +71,7 @@ impl Ingest {
         Self { sender: self.sender.on_backpressure(callback), ..self }
     }
 
-    /// Counts the first `jobs` of the source as existing; they are not to be pushed.
+    /// Counts the first `jobs` of the source as existing. Do not push them.
     pub fn skip(mut self, jobs: u64) -> Self {
         (self.position, self.counts.jobs) = (jobs, jobs);
         self
@@ -83,8 +84,8 @@ impl Ingest {
     /// first. An invalid job ([`Error::Job`], [`Error::OtherGroup`]) is left out, but uses up its
     /// position. After any other error the job is buffered and must not be pushed again; the next
     /// push, or `flush`, continues. A job whose id a different job already has is left out:
-    /// [`Error::Differs`], or [`Error::OtherSource`] if its id comes from its position. Then the
-    /// source is not the one that was pushed before.
+    /// [`Error::Differs`], or [`Error::OtherSource`] if its id comes from its position. The latter
+    /// means that a different source was pushed before.
     pub async fn push(&mut self, job: Job) -> Result<(), Error> {
         self.position += 1;
         let (id, position) = (&self.bulk.name.id, self.position);
@@ -126,7 +127,7 @@ impl Ingest {
         self.counts
     }
 
-    /// Counts the jobs that have receipts; the first error of the send or of a job.
+    /// Counts the jobs that have receipts, and returns the first error of the send or of a job.
     fn count_sent(&mut self, sent: Result<(), Error>) -> Result<(), Error> {
         let taken = self.sender.take_sent().into_iter();
         let counted: Vec<_> = taken.map(|job| self.count(job.new, job.tag, job.receipt)).collect();

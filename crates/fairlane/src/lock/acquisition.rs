@@ -25,8 +25,8 @@ use crate::error::Error;
 /// The shortest time between two tries without a signal.
 const RETRY_MIN: Duration = Duration::from_millis(10);
 
-/// When a waiter that has become the first one of its client asks how long the lock is held. Often the
-/// lock has passed on to it by then.
+/// The delay before a waiter that has become the first of its client tries again, to learn how long
+/// the lock is held. Often the lock is granted to it within this time.
 const FIRST_TRY_AFTER: Duration = Duration::from_millis(50);
 
 /// The caller that waits for the result.
@@ -50,15 +50,15 @@ enum Acquired {
     Abandoned,
 }
 
-/// Why the lock is not free, and when this changes by itself.
+/// Why the lock is not free, and when that changes without a release.
 struct Refused {
     by: Blocked,
     changes_at: Option<Instant>,
 }
 
 impl Refused {
-    /// The engine has counted from a time between the request and the reply; half way is the best
-    /// guess.
+    /// The engine counted `changes_in_us` from a time between the request and the reply; the middle
+    /// is the best estimate.
     fn new(by: Blocked, sent: Instant) -> Self {
         let counted = sent + sent.elapsed() / 2;
         let changes_at = (by.changes_in_us > 0).then(|| counted + Duration::from_micros(by.changes_in_us));
@@ -79,7 +79,7 @@ impl Acquisition {
             return;
         };
         let ttl = Duration::from_millis(self.command.ttl_ms);
-        // If the runtime ends, the thread of the locks releases.
+        // If the runtime of the caller ends, the thread for locks sends the release.
         let mut release = Release::new(client.clone(), self.command.name.clone(), token, ttl);
         match self.acquire(waiters, &mut caller).await {
             Acquired::Held(grant) => {
@@ -101,7 +101,7 @@ impl Acquisition {
 
     /// Tries until the lock is held.
     async fn acquire(&self, waiters: &Arc<Waiters>, caller: &mut Caller) -> Acquired {
-        // While the client is subscribed anyway, the first try registers at once.
+        // If the client is subscribed already, the first try also registers the waiter.
         let mut place: Option<Place> =
             self.until.and_then(|_| waiters.join_subscribed(&self.command.name, &self.command.token));
         let mut refused: Option<Refused> = None;
@@ -148,7 +148,8 @@ impl Acquisition {
                 return Acquired::Held(grant);
             }
             if place.as_ref().is_some_and(Place::is_cut_off) {
-                // The runtime that was subscribed has ended. The old place must be gone first.
+                // The runtime that was subscribed has ended. The old place must be removed before
+                // the waiter joins again.
                 drop(place.take());
                 let joined = waiters.join(&self.command.name, &self.command.token);
                 joined.confirmed().await;
@@ -164,7 +165,8 @@ impl Acquisition {
             (Pause::Signal, Some(place)) => {
                 let timer = async {
                     if !place.is_first() {
-                        // The holder is another one by now, and its lease is not known yet.
+                        // The holder has changed since the last try, and the end of its lease is
+                        // not known.
                         place.became_first().await;
                         return tokio::time::sleep(FIRST_TRY_AFTER).await;
                     }
@@ -196,8 +198,9 @@ impl Acquisition {
     }
 }
 
-/// Waits for the end of another holder's lease. A remote engine is asked once more shortly before: the
-/// reply tells the end more precisely, and the machines that the last try passes through are awake.
+/// Waits for the end of another holder's lease. With a remote engine it returns once shortly before
+/// that time: the reply to one more try has a more precise end, and the machines on the path are
+/// awake for the last try.
 async fn until_free(at: Instant, is_remote: bool) {
     match is_remote && at > Instant::now() + 2 * timer::PRECISE_FOR {
         true => sleep_until(at - timer::PRECISE_FOR).await,

@@ -1,4 +1,4 @@
-//! What the locks of one handle share: the waiters, the leases, and the thread that renews them.
+//! The state that all locks of one handle share: waiters, leases, and the thread that renews them.
 //!
 //! An acquisition waits on the runtime of its caller and uses the connection of the handle, so that no
 //! other thread stands between a reply and the caller. A lease that is released before its first
@@ -29,14 +29,15 @@ type Task = BoxFuture<'static, ()>;
 pub(crate) struct LockClient(Arc<Inner>);
 
 struct Inner {
-    /// The thread ends when this is dropped, with the last guard, and every lock is released.
+    /// Tasks for the thread. It ends when the last client and the last guard have dropped this
+    /// sender and every lock is released.
     tasks: mpsc::UnboundedSender<Task>,
     waiters: Arc<Waiters>,
     renewals: Arc<Renewals>,
 }
 
 impl LockClient {
-    /// Starts a thread.
+    /// A client whose work runs on a thread of its own.
     pub fn start(engine: Arc<dyn Engine>, address: Option<String>) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (client, work) = Self::new(engine, address);
@@ -57,7 +58,7 @@ impl LockClient {
         let work = async move {
             let mut running = JoinSet::new();
             let connected = renewals.clone();
-            // If it fails, the first renewal tries again.
+            // If connecting fails, the first renewal tries again.
             running.spawn(async move { drop(connected.engine().await) });
             loop {
                 tokio::select! {
@@ -99,7 +100,7 @@ impl LockClient {
 
     /// Runs a task on the thread.
     pub(super) fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // The thread ends after all of its clients only.
+        // This cannot fail, because the thread outlives all clients.
         let _ = self.0.tasks.send(Box::pin(task));
     }
 

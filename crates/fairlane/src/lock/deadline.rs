@@ -45,9 +45,9 @@ impl StoreClock {
         Self { time, ..self }
     }
 
-    /// How long it takes until the store has this time. Never longer than it really takes, because the
-    /// request was sent before its reply was written, unless the clock of the store has stepped forward
-    /// since. A process that was stopped meanwhile finds that the time has passed.
+    /// How long it takes until the store has this time. The result is never too long, because the
+    /// request was sent before its reply was written, unless the clock of the store has stepped
+    /// forward since. Time during which the process was stopped counts.
     pub fn until(&self, time: Micros) -> Duration {
         let suspended = since_boot().zip(self.asked_since_boot).map(|(now, then)| now.saturating_sub(then));
         let elapsed = self.asked.elapsed().max(suspended.unwrap_or_default());
@@ -75,7 +75,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn rest_of_a_lease_shrinks_while_its_signal_is_not_read() {
         let clock = StoreClock::ask();
-        // The reply took a while, so the lease seems to end early.
+        // The reply took 20 ms, so the lease seems to end earlier than it does.
         tokio::time::advance(Duration::from_millis(20)).await;
         let clock = clock.at(Micros::from_millis(1_000_000));
         let ends = Micros::from_millis(1_000_500);

@@ -15,7 +15,7 @@ pub enum LockError {
     /// The lock is not free, and the caller did not want to wait.
     #[error("lock {name} is not free: {}", blocked_text(.blocked))]
     Busy {
-        /// The lock.
+        /// The name of the lock.
         name: LockName,
         /// Its holder, and when its state changes.
         blocked: Blocked,
@@ -26,7 +26,7 @@ pub enum LockError {
         duration_text(*.waited), .blocked.as_ref().map_or("no reply in time".to_owned(), blocked_text)
     )]
     WaitTimeout {
-        /// The lock.
+        /// The name of the lock.
         name: LockName,
         /// How long the caller waited.
         waited: Duration,
@@ -36,9 +36,9 @@ pub enum LockError {
     /// The lock cannot be acquired in this way.
     #[error("lock {name} cannot be acquired: {refusal}")]
     Refused {
-        /// The lock.
+        /// The name of the lock.
         name: LockName,
-        /// The reason.
+        /// Why the lock cannot be acquired.
         refusal: LockRefusal,
     },
     /// The task holds the lock already, and would wait for itself.
@@ -58,21 +58,21 @@ pub enum LockError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("lock {name} (fence {fence}) was lost: {reason}")]
 pub struct LockLost {
-    /// The lock.
+    /// The name of the lock.
     pub name: LockName,
     /// The fence of the acquisition.
     pub fence: Fence,
-    /// The reason.
+    /// Why the lock was lost.
     pub reason: LossReason,
 }
 
 /// Why a lock was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LossReason {
-    /// The engine does not know the holder any more: its lease ran out, or an operator broke the
-    /// lock.
+    /// The engine no longer lists the holder: its lease ran out, or an operator broke the lock.
     TakenAway,
-    /// The lease ends before a renewal has succeeded; the last error of a renewal, if there was one.
+    /// No renewal succeeded before the lease ended; with the last error of a renewal, if there was
+    /// one.
     NotRenewed(Option<String>),
     /// The lock was held as long as its options allow.
     MaxHold,

@@ -1,4 +1,4 @@
-//! What the holder of a lock has in hand.
+//! The guard and the hold: the values that represent a held lock in the application.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -17,7 +17,8 @@ use super::{LockError, LockLost, LossReason};
 use crate::error::Error;
 use crate::fairlane::broken;
 
-/// How a guard ends a lease that the thread of the locks keeps. A guard that is dropped sends nothing.
+/// How a guard ends a lease that the thread for locks renews. A guard that is dropped sends
+/// nothing.
 #[derive(Debug)]
 pub(super) enum End {
     /// Release the lock, and reply whether it was held until now.
@@ -27,7 +28,7 @@ pub(super) enum End {
     Detach(oneshot::Sender<Result<Option<Duration>, Error>>),
 }
 
-/// What is known about a lease.
+/// The state of a lease as its guard sees it.
 #[derive(Debug)]
 pub(super) struct LeaseState {
     /// When the lock counts as lost unless it is renewed.
@@ -37,8 +38,8 @@ pub(super) struct LeaseState {
 }
 
 impl LeaseState {
-    /// Why the lock is lost now. A process that was stopped finds out by the time alone, before its
-    /// thread for locks has run again.
+    /// Why the lock is lost; `None` if it is held. The clock is checked too, so that a process that
+    /// was stopped detects the loss before its thread for locks has run again.
     fn loss(&self) -> Option<LossReason> {
         self.lost.clone().or_else(|| self.lost_at.has_passed().then_some(LossReason::NotRenewed(None)))
     }
@@ -189,7 +190,7 @@ impl LockGuard {
 
     fn send(&mut self, end: End) {
         if let Some(lease) = self.end.take() {
-            // Without a receiver the reply is dropped, which the caller notices.
+            // If the receiver is gone, the reply channel is dropped, and the caller gets an error.
             let _ = lease.send(end);
         }
     }
@@ -198,7 +199,7 @@ impl LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         let renewals = self.client.renewals();
-        // The thread notices the end of a lease that it keeps.
+        // If the thread renews the lease, it detects that the guard is gone.
         if let Some(lease) = renewals.remove(&self.ticket) {
             lease.abandon(renewals.name());
         }

@@ -16,17 +16,17 @@ use super::release::Release;
 use super::renewals::Renewals;
 use crate::error::Error;
 
-/// Renewals in the time of one lease.
+/// The number of renewals within the length of a lease.
 const RENEWALS_PER_LEASE: u32 = 3;
-/// The part of a lease that a signal has granted after which it is first renewed. That lease is as
-/// short as a slice, so it must not depend on one renewal at a third of it.
+/// A lease that a signal has granted is as short as a slice. It is first renewed after its length
+/// divided by this number, so that the holder does not depend on it for long.
 const GRANTED_PER_RENEWAL: u32 = 10;
-/// The part of a lease before its end in which the lock counts as lost.
+/// The lock counts as lost in the last part of a lease: its length divided by this number.
 const LOSS_MARGIN_PER_LEASE: u32 = 10;
-/// A lease that ends this long before the longest hold was cut off by it.
+/// A lease that ends at most this long before the longest hold was shortened by it.
 const HOLD_MARGIN: Duration = Duration::from_millis(10);
 
-/// What the engine has granted.
+/// A hold that the engine has granted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grant {
     pub fence: Fence,
@@ -60,7 +60,7 @@ pub(super) struct Lease {
     command: AcquireLock,
     grant: Grant,
     state: watch::Sender<LeaseState>,
-    /// How the guard ends it, once the thread keeps it.
+    /// Receives how the guard ends the lease, once the thread renews it.
     end: oneshot::Receiver<End>,
     release: Release,
 }
@@ -81,16 +81,16 @@ impl Lease {
         LockGuard::new(hold, token, client, ticket, end_sender)
     }
 
-    /// Ends a lease that no task of the thread keeps.
+    /// Releases a lease that no task of the thread renews.
     pub async fn release(self, engine: &dyn Engine) -> Result<bool, Error> {
         self.note_end(self.release.client().renewals().name());
         self.release.send(engine).await.map_err(Error::from)
     }
 
-    /// Ends a lease in the background.
+    /// Releases a lease in the background.
     pub fn abandon(self, engine: &'static str) {
         self.note_end(engine);
-        // Dropping it passes the release to the thread.
+        // Dropping the release passes it to the thread.
         drop(self.release);
     }
 

@@ -21,7 +21,7 @@ pub(super) fn check(command: &AcquireLock) -> Result<(), LockError> {
     }
 }
 
-/// Runs the work as a holder.
+/// Runs the work with the lock listed as held by the current task.
 pub(super) async fn within<T>(hold: &LockHold, work: impl Future<Output = T>) -> T {
     let mut held = HELD.try_with(Vec::clone).unwrap_or_default();
     held.push((hold.process.clone(), hold.name.clone()));

@@ -1,4 +1,4 @@
-//! A release that has to be sent, whatever happens to the task that sends it.
+//! A release that is sent even if the task that sends it is cancelled.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::client::LockClient;
 use super::waiters::TokenInUse;
 
 /// The release of an acquisition, of its lock or of its place among the waiters. Dropping it passes
-/// it to the thread of the locks.
+/// it to the thread for locks.
 pub(super) struct Release {
     client: LockClient,
     unsent: Option<Unsent>,
@@ -19,7 +19,7 @@ pub(super) struct Release {
 struct Unsent {
     name: LockName,
     token: TokenInUse,
-    /// When the lock is free without a release.
+    /// When the lease has ended, so that no release is needed.
     give_up: Option<Instant>,
     ttl: Duration,
 }
@@ -33,14 +33,14 @@ impl Release {
         &self.client
     }
 
-    /// Tries no longer than until this time, when the lease has ended.
+    /// Sets the time at which the lease has ended, so that the release is not retried any longer.
     pub fn give_up_at(&mut self, deadline: Instant) {
         if let Some(unsent) = &mut self.unsent {
             unsent.give_up = Some(deadline);
         }
     }
 
-    /// Nothing has to be released.
+    /// Cancels the release: dropping it sends nothing.
     pub fn cancel(&mut self) {
         self.unsent = None;
     }
@@ -65,7 +65,7 @@ impl Unsent {
             let (name, token) = (self.name.clone(), self.token.token().clone());
             match engine.call(ReleaseLock { name, token }).await {
                 Ok(LockReleased::Released) => return Ok(true),
-                // A try whose reply was lost may have released it.
+                // An earlier try whose reply was lost may have released the lock.
                 Ok(_) => return Ok(is_repeated && Instant::now() < give_up),
                 Err(error) if error.is_retryable() && Instant::now() < give_up => backoff.sleep().await,
                 Err(error) => return Err(error),

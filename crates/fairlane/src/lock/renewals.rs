@@ -1,4 +1,5 @@
-//! Leases that are renewed, by a thread that an application that blocks its runtime does not hold up.
+//! The leases of a client, renewed by a thread of their own: an application that blocks its runtime
+//! does not delay renewals.
 //!
 //! A lease lies in a table until its first renewal is due; then a task of the thread takes it and
 //! keeps it. A guard that is released before takes its lease out of the table instead. Invariant: one
@@ -16,27 +17,28 @@ use super::lease::Lease;
 /// The leases of one client, and the engine that the thread renews them with.
 pub(super) struct Renewals {
     shared: Arc<dyn Engine>,
-    /// The kind of engine, which is asked for once: its other information would be copied each time.
+    /// The kind of engine. It is read once, because each read copies all information about the
+    /// engine.
     name: &'static str,
     /// Where to connect a second time, because a connection belongs to the runtime in which it was
     /// opened; `None` for an engine in this process.
     address: Option<String>,
     own: OnceCell<Arc<dyn Engine>>,
     table: Mutex<Table>,
-    /// A lease is due before the thread looks again.
+    /// Notifies the thread that a lease is due before its next check.
     is_due_earlier: Notify,
 }
 
 #[derive(Default)]
 struct Table {
-    /// By the time of the first renewal, and a number.
+    /// The leases by the time of their first renewal, and a number that makes the key unique.
     leases: BTreeMap<Ticket, Lease>,
     numbers: u64,
-    /// When the thread looks again by itself.
+    /// The time of the thread's next check.
     looks_at: Option<Instant>,
 }
 
-/// The place of a lease in the table.
+/// The key of a lease in the table.
 pub(super) type Ticket = (Instant, u64);
 
 impl Renewals {
@@ -59,7 +61,7 @@ impl Renewals {
         }
     }
 
-    /// Keeps a lease from its first renewal on, which is due at this time.
+    /// Adds a lease whose first renewal is due at this time.
     pub fn add(&self, due: Instant, lease: Lease) -> Ticket {
         let mut table = self.table();
         table.numbers += 1;

@@ -13,7 +13,7 @@ use super::*;
 
 /// The step of the virtual clock.
 const STEP_MS: u64 = 10;
-/// A poll of every task that is ready may make others ready; so many rounds reach the end.
+/// Rounds of polls after which no task is ready any more: a poll may make other tasks ready.
 const ROUNDS: usize = 20;
 const BEGIN_US: u64 = 1_700_000_000_000_000;
 
@@ -23,7 +23,7 @@ struct World {
     now_us: Arc<AtomicU64>,
     log: Arc<Mutex<Vec<Sent>>>,
     in_flight: Arc<AtomicUsize>,
-    /// Operations that are answered with an error.
+    /// The stem of the operation that fails.
     failing: Arc<Mutex<Option<&'static str>>>,
     /// While a blocking task runs, the runtime does not move the clock by itself.
     _blocking: mpsc::Sender<()>,
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Waits in real time for something that needs no virtual time.
+    /// Waits in real time for a condition that needs no virtual time.
     async fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !holds() {
@@ -290,7 +290,7 @@ async fn hold_whose_time_is_over_is_lost_at_the_first_poll() {
     let mut lost = Box::pin(async move { hold.lost().await });
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(lost.as_mut().poll(&mut context).is_pending() && !guard.hold().is_lost());
-    // The clock moves on, but no other task runs.
+    // The clock advances, but no other task runs.
     tokio::time::advance(Duration::from_millis(4600)).await;
     assert!(guard.hold().is_lost());
     assert!(lost.as_mut().poll(&mut context).is_ready());
@@ -313,7 +313,7 @@ async fn signal_that_was_lost_with_its_subscription_is_found_after_the_next() {
     waiting.await.unwrap().unwrap();
 }
 
-/// A server `b` that waits in order for a lock that `a` holds, and what it does with it.
+/// Makes a server `b` wait in order for a lock that `a` holds, and run `work` under it.
 async fn wait_in_order<T, W, F>(world: &World, work: W) -> (LockGuard, JoinHandle<T>)
 where
     T: Send + 'static,

@@ -1,6 +1,6 @@
 //! Sleeps until the lease of another holder ends. Timers of the runtime have a resolution of a
-//! millisecond, which is many round trips; the last milliseconds are measured by the kernel's timer, and in
-//! the last moment the thread does not sleep.
+//! millisecond, which is longer than several round trips. So the kernel's timer measures the last
+//! milliseconds, and at the very end the thread polls instead of sleeping.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use tokio::time::{Instant, sleep_until};
 
 /// How long before the end the kernel's timer takes over.
 pub(super) const PRECISE_FOR: Duration = Duration::from_millis(3);
-/// How long before the end the thread is awake: a processor that sleeps needs about as long to wake up.
+/// How long before the end the thread begins to poll: a sleeping processor takes about as long to
+/// wake up.
 const AWAKE_FOR: Duration = Duration::from_micros(200);
 
 /// Sleeps until a point in time. `precise` needs a runtime with I/O, which an engine in another
@@ -19,7 +20,7 @@ pub(super) async fn until(at: Instant, precise: bool) {
         return sleep_until(at).await;
     }
     sleep_until(at - PRECISE_FOR.min(at.saturating_duration_since(Instant::now()))).await;
-    // Without a free file descriptor, for instance.
+    // The kernel's timer fails if no file descriptor is free, for instance.
     if kernel_timer(at - AWAKE_FOR).await.is_err() {
         return sleep_until(at).await;
     }
@@ -44,7 +45,7 @@ async fn kernel_timer(at: Instant) -> std::io::Result<()> {
     let once = Timespec { tv_sec: 0, tv_nsec: 0 };
     let it_value = Timespec { tv_sec: remaining.as_secs() as _, tv_nsec: remaining.subsec_nanos().into() };
     timerfd_settime(&timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: once, it_value })?;
-    // A descriptor that becomes readable is all that is needed of a pipe.
+    // The receiver of a pipe is used only to wait until the timer's descriptor is readable.
     Receiver::from_owned_fd_unchecked(timer)?.readable().await
 }
 

@@ -2,11 +2,11 @@
 //!
 //! While a client has waiters, one task is subscribed to their signals and keeps them alive in the
 //! engine with less than three commands per slice. It runs on the runtime of the first waiter: a
-//! runtime that is blocked could not use a lock either, so its waiters should lose their turn. If that
-//! runtime ends, the next try of another waiter begins a new subscription. Invariant: a waiter
+//! runtime that is blocked could not use a lock either, so its waiters should lose their turn. If
+//! that runtime ends, the next try of another waiter begins a new subscription. Invariant: a waiter
 //! registers in the engine only after the subscription was confirmed, so no signal to it is lost
-//! unless the connection is; what was lost then is in the reply to the next `attend_locks`. That reply also
-//! has the time of the store, by which the end of a lease in a signal is read.
+//! unless the connection is; the reply to the next `attend_locks` repeats what was lost. That reply
+//! also has the time of the store, which is needed to interpret the end of a lease in a signal.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,12 +23,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use super::deadline::StoreClock;
 use super::lease::Grant;
 
-/// The time between two `attend_locks`: two of them are sent in a slice.
+/// The interval of `attend_locks`, so that at least two of them fall into a slice.
 const ATTEND_EVERY: Duration = Duration::from_millis(LOCK_SLICE_MS * 7 / 20);
 
-/// The longest lease that a signal tells of.
+/// The longest lease that a signal can grant.
 const SLICE: Duration = Duration::from_millis(LOCK_SLICE_MS);
-/// The shortest rest of such a lease that a waiter begins with. With less it acquires, which extends it.
+/// The least remaining time of such a lease with which a waiter begins. With less, it sends an
+/// acquisition, which extends the lease.
 const REST_MIN: Duration = Duration::from_millis(LOCK_SLICE_MS / 2);
 
 /// The waiters of one client.
@@ -53,14 +54,14 @@ struct State {
     is_attended: bool,
 }
 
-/// What wakes one waiter.
+/// The notifications of one waiter.
 #[derive(Default)]
 struct Wakes {
-    /// The lock is reserved for it, or was granted to it.
+    /// Notified when the lock is reserved for the waiter or granted to it.
     signal: Notify,
-    /// What was granted to it, and the clock to read the end of the lease by.
+    /// The grant in the last signal, and the clock that interprets the end of its lease.
     granted: Mutex<Option<(kernel::Grant, StoreClock)>>,
-    /// It has become the first waiter of the client for its lock.
+    /// Notified when it becomes the first waiter of the client for its lock.
     first: Notify,
 }
 
@@ -159,7 +160,7 @@ impl Waiters {
         let mut ticks = interval(ATTEND_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_skipped = true;
-        // A later connection may lead to another store, whose clock is another one.
+        // Unknown at first: a later connection may lead to another store with another clock.
         let mut clock = None;
         loop {
             tokio::select! {
@@ -171,14 +172,15 @@ impl Waiters {
                     if self.end_if_unused() {
                         return true;
                     }
-                    // At least every other time, it asks for claims whose signal was lost.
+                    // Never skipped twice in a row, because the reply also has claims whose signal
+                    // was lost.
                     is_skipped = std::mem::take(&mut self.state().is_attended) && !is_skipped;
                     if is_skipped {
                         continue;
                     }
                     let asked = StoreClock::ask();
                     let attend = self.engine.call(AttendLocks { process: self.process.clone() });
-                    // Without a reply in time the next one follows.
+                    // If no reply arrives in time, the next `attend_locks` follows.
                     if let Ok(Ok(attended)) = timeout(ATTEND_EVERY, attend).await {
                         clock = Some(asked.at(attended.time));
                         attended.claims.iter().for_each(|claim| self.wake(&claim.token, None));
@@ -260,7 +262,7 @@ impl Place {
         self.wakes.signal.notified().await;
     }
 
-    /// What a signal has granted to it, unless the signal was old when it was read.
+    /// The grant in the last signal; `None` if there is none or too little of its lease is left.
     pub fn granted(&self) -> Option<Grant> {
         let (kernel::Grant { fence, until }, clock) = self.wakes.granted().take()?;
         let sent = Instant::now();
@@ -293,7 +295,7 @@ impl Drop for Place {
             None => {
                 state.queues.remove(&self.name);
             }
-            // The next one holds the timer now.
+            // The next waiter holds the timer from now on.
             Some(next) if was_first => next.first.notify_one(),
             Some(_) => {}
         }

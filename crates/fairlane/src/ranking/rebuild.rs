@@ -12,7 +12,7 @@ use tokio::io::AsyncBufRead;
 use super::{Ranking, RankingError, RankingLine, RankingLines};
 use crate::error::Error;
 
-/// Differences that an audit lists.
+/// Most differences that an audit lists.
 const DIFFERENCES_MAX: usize = 100;
 
 /// A rebuild that is under way, made with [`Ranking::rebuild`]. Readers see the old board until
@@ -20,7 +20,8 @@ const DIFFERENCES_MAX: usize = 100;
 pub struct Rebuild {
     ranking: Ranking,
     id: RebuildId,
-    /// Rows that the board has taken, and rows of the source that it had taken before.
+    /// Rows that the board has taken so far, including those of an interrupted rebuild with this
+    /// id.
     rows: u64,
     skipped: u64,
     events: Vec<NewEvent>,
@@ -30,11 +31,11 @@ pub struct Rebuild {
 /// The result of comparing a board with its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankingAudit {
-    /// Rows of the source.
+    /// Number of rows in the source.
     pub rows: u64,
-    /// Members of the source.
+    /// Number of members in the source.
     pub members: u64,
-    /// How many members differ.
+    /// Number of members whose score differs.
     pub differing: u64,
     /// The first 100 of them by name.
     pub differences: Vec<RankingDifference>,
@@ -43,15 +44,15 @@ pub struct RankingAudit {
 /// A member whose score is not that of the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankingDifference {
-    /// The member.
+    /// The name of the member.
     pub member: String,
-    /// Its score on the board.
+    /// Its score on the board; `None` if it is not there.
     pub board: Option<i64>,
-    /// Its score in the source.
+    /// Its score in the source; `None` if it is not there.
     pub source: Option<i64>,
 }
 
-/// All differences, and the first of them by name.
+/// The number of differences, and the first of them by name.
 #[derive(Default)]
 struct Differences {
     count: u64,
@@ -69,7 +70,7 @@ impl Ranking {
         Ok(Rebuild { ranking, id, rows, skipped: rows, events, scores })
     }
 
-    /// Rebuilds the board from lines of JSON, and returns its members.
+    /// Rebuilds the board from lines of JSON, and returns the number of its members.
     pub async fn rebuild_from<R: AsyncBufRead + Unpin>(
         &self,
         id: &str,
@@ -82,7 +83,8 @@ impl Ranking {
         rebuild.finish().await
     }
 
-    /// The rows that the rebuild has after a step.
+    /// Performs a step of the rebuild. Returns the rows taken so far, or the number of members
+    /// after the last step.
     async fn rebuild_step(&self, id: &RebuildId, step: RebuildStep) -> Result<u64, Error> {
         let command = RebuildBoard { board: self.name()?, rebuild: id.clone(), step };
         match self.engine.call(command).await? {
@@ -109,8 +111,8 @@ impl Ranking {
         self.audit_up_to(BOARD_MEMBERS_MAX, lines).await
     }
 
-    /// As [`audit`](Self::audit), with a bound of the members that are kept in memory; a source with
-    /// more of them is an error.
+    /// As [`audit`](Self::audit), with a limit on the members that are kept in memory; a source
+    /// with more members is an error.
     pub async fn audit_up_to<R: AsyncBufRead + Unpin>(
         &self,
         members_max: usize,
@@ -209,7 +211,8 @@ impl Rebuild {
         Ok(())
     }
 
-    /// Replaces the scores of the board by those of the rebuild, and returns its members.
+    /// Replaces the scores of the board by those of the rebuild, and returns the number of its
+    /// members.
     pub async fn finish(mut self) -> Result<u64, Error> {
         self.send().await?;
         self.ranking.rebuild_step(&self.id, RebuildStep::Finish { rows: self.rows }).await

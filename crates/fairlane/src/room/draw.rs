@@ -1,10 +1,10 @@
 //! The draw of a pre-queue.
 //!
-//! Before the first user joins, the operator publishes the SHA-256 of a random seed. A user's ticket
-//! follows from the seed and the user's id, and tickets order the users. When the room opens, the
-//! seed and the list of tickets are published, and everyone can compute every ticket again. So the
-//! operator cannot choose the order after users are known. The draw does not prove that the operator,
-//! who knows the seed, invented no users.
+//! Before the first user joins, the operator publishes the SHA-256 of a random seed. A user's
+//! ticket follows from the seed and the user's id, and tickets order the users. When the room
+//! opens, the seed and the list of tickets are published, so that anyone can recompute every
+//! ticket. So the operator cannot choose the order after users are known. The draw does not prove
+//! that the operator, who knows the seed, invented no users.
 
 use std::fmt;
 use std::io::BufRead;
@@ -100,7 +100,7 @@ impl std::str::FromStr for TicketLine {
     }
 }
 
-/// The list of tickets as it was read or published.
+/// A digest and count of the list of tickets, built line by line.
 #[derive(Clone)]
 pub struct DrawnList {
     /// The number of tickets.
@@ -144,10 +144,10 @@ pub enum DrawError {
         /// The commitment.
         published: String,
     },
-    /// A line that is not one of a list of tickets.
+    /// A line does not have the form of a ticket.
     #[error("{0:?} is not a line with class, ticket and user")]
     Malformed(String),
-    /// A ticket that does not follow from the seed.
+    /// A ticket does not follow from the seed.
     #[error("line {line}: the ticket of {user} is {found}, not {expected} as the seed gives")]
     OtherTicket {
         /// The number of the line, from 1.
@@ -159,7 +159,7 @@ pub enum DrawError {
         /// The ticket that follows from the seed.
         expected: u64,
     },
-    /// A line out of order.
+    /// A line is out of order.
     #[error("line {0} is out of order")]
     OutOfOrder(u64),
     /// The list is not the one whose digest was published.
@@ -175,7 +175,7 @@ pub enum DrawError {
     Unreadable(#[from] std::io::Error),
 }
 
-/// A draw that is as published.
+/// A draw that matches what was published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedDraw {
     /// The number of tickets.

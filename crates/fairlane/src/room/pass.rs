@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::draw::random_bytes;
 use crate::error::Error;
 
-/// The time of passes.
+/// How long passes are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PassOptions {
     /// How long a pass lasts at most; a user's next poll renews it.
@@ -35,10 +35,10 @@ impl Default for PassOptions {
     }
 }
 
-/// A pass.
+/// A signed pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pass {
-    /// The JWT.
+    /// The encoded JWT.
     pub jwt: String,
     /// When it expires, in seconds since 1970 by the clock of the store.
     pub expires_at: u64,
@@ -124,7 +124,7 @@ struct Signer {
     pair: Ed25519KeyPair,
 }
 
-/// What may be shown of a key.
+/// The public facts about a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PassKeyView {
     /// The id of the key, which passes and the published set carry.
@@ -134,7 +134,7 @@ pub struct PassKeyView {
 }
 
 impl fmt::Debug for PassKeys {
-    /// Shows no secret.
+    /// Omits the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("PassKeys").field(&self.views()).finish()
     }

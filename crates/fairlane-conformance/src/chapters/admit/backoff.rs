@@ -5,7 +5,7 @@ use fairlane_core::queue::*;
 
 use crate::subject::*;
 
-/// Ten a second, ten of one group admitted: from now on each further one is refused.
+/// Uses up a window of ten jobs per second with one group, so that each further job is refused.
 async fn window_used_up(queue: &Subject) {
     queue.classic(10).await;
     queue.add((0..10).map(|number| job("g", &format!("first {number}")))).await;

@@ -56,7 +56,7 @@ pub(super) async fn a_history_is_bounded_by_its_retention(queue: Subject) {
 }
 
 /// The first refused job waits one window, which saves nothing; each further window saves one
-/// useless try.
+/// useless attempt.
 pub(super) async fn saved_tries_are_counted(queue: Subject) {
     queue.classic(1).await;
     queue.add(jobs("g", 4)).await;

@@ -15,7 +15,7 @@ fn note(text: &str) -> Outcome {
     Outcome::Succeeded { result: bytes(text) }
 }
 
-/// Bytes that a group, and the queue, have stored.
+/// The stored bytes of a group and of the queue.
 async fn stored(queue: &Subject, group: &str) -> (u64, u64) {
     (queue.group(group).await.stored_bytes, queue.queue_view().await.stored_bytes)
 }

@@ -6,7 +6,7 @@ use fairlane_core::queue::NewJob;
 
 use crate::subject::*;
 
-/// One customer holds, resumes and cancels; each lease in between gives a job to the other.
+/// One customer holds, resumes and cancels; each lease in between serves the other customer.
 pub(super) async fn every_lease_serves_others_beside_held_and_cancelled_jobs(queue: Subject) {
     let count = 8 * VISIT_SKIPS_MAX;
     queue.open_with_jobs("large", "b", count).await;
@@ -18,7 +18,7 @@ pub(super) async fn every_lease_serves_others_beside_held_and_cancelled_jobs(que
             2 => drop(queue.resume("large", "b").await),
             _ => {}
         }
-        // Room for several turns of each.
+        // A lease with room for several turns of each customer.
         let leased = queue.lease(4 * QUANTUM as usize).await;
         assert!(count_of("steady", &leased) > 0, "round {round} gave {:?}", names(&leased));
         queue.succeed(&leased).await;
@@ -29,7 +29,7 @@ pub(super) async fn every_lease_serves_others_beside_held_and_cancelled_jobs(que
     assert_eq!((view.succeeded + view.cancelled, view.on_hold), (count as u64, 0));
 }
 
-/// More jobs at the heads of one group's lanes than one lease skips.
+/// The heads of one group's lanes have more blocked jobs than one lease skips.
 pub(super) async fn blocked_lanes_of_one_group_leave_the_lease_to_others(queue: Subject) {
     queue.open("large", "b").await;
     let of_each = LEASE_SKIPS_MAX / 3;

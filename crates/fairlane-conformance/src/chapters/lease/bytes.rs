@@ -1,5 +1,4 @@
-//! Payloads bound a lease as well: it ends when they have enough bytes, as if it had all the jobs
-//! it requested.
+//! Payloads bound a lease: it ends when they have enough bytes, as if it had reached `jobs_max`.
 
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use fairlane_core::queue::*;
 
 use crate::subject::*;
 
-/// Jobs with the longest payload that have enough bytes for one lease.
+/// Number of jobs with the longest payload that fill one lease.
 const ENOUGH: usize = LEASE_BYTES_MAX / PAYLOAD_BYTES_MAX;
 
 fn payload(bytes: usize) -> Arc<[u8]> {
@@ -25,7 +24,7 @@ fn numbers(range: std::ops::RangeInclusive<usize>) -> Vec<String> {
     range.map(|number| number.to_string()).collect()
 }
 
-/// A small one in front, so that the lease ends in the middle of a turn.
+/// A small job comes first, so that the lease ends in the middle of a turn.
 pub(super) async fn a_lease_ends_when_its_payloads_have_enough_bytes(queue: Subject) {
     queue.add([job("g", "small")]).await;
     queue.add(large("g", 2 * ENOUGH + 2)).await;
@@ -38,7 +37,7 @@ pub(super) async fn a_lease_ends_when_its_payloads_have_enough_bytes(queue: Subj
     assert_eq!((totals.backlog, totals.in_flight as usize), (0, 2 * ENOUGH + 3));
 }
 
-/// Small payloads in front, after which more jobs are read at a time than a turn has.
+/// Jobs with small payloads come first; after them, more jobs are read at a time than a turn has.
 pub(super) async fn a_lease_of_one_group_ends_at_its_bytes_and_goes_on_in_order(queue: Subject) {
     let (small, each) = (3 * QUANTUM as usize, PAYLOAD_BYTES_MAX / 4);
     let enough = LEASE_BYTES_MAX / each;

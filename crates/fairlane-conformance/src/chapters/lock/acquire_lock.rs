@@ -1,4 +1,4 @@
-//! `acquire_lock`: takes a lock that is free, and otherwise joins its waiters if asked to.
+//! `acquire_lock`: takes a lock that is free, and otherwise joins its waiters if `wait` is set.
 
 use fairlane_core::limits::{
     LOCK_DELAY_MS_MAX, LOCK_GRANT_ALIVE_MS, LOCK_HOLD_MS_MAX, LOCK_LOSSES_MAX, LOCK_PERMITS_MAX,

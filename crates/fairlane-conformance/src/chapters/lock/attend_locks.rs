@@ -69,7 +69,7 @@ async fn process_learns_of_a_grant_until_it_is_used(locks: Subject) {
         locks.locked(fair("one")).await;
         locks.queue_up(fair("two")).await;
         locks.release("one").await;
-        // Without a waiter there is nothing to keep alive, but the signal may have been lost.
+        // The process has no waiter to keep alive any more, but the signal may have been lost.
         assert_eq!(locks.attend("two").await, ["two"], "{uses}");
         match uses {
             "renews" => drop(locks.renew("two", TTL_MS).await),

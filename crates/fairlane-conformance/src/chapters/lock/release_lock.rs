@@ -85,7 +85,7 @@ async fn waiter_that_was_granted_the_lock_passes_it_on(locks: Subject) {
         let signal = next_signal(signals).await;
         assert_eq!(signal.waiter, lock_token(waiter));
         let fence = locks.lock().await.held_by[0].fence;
-        // A server tells of the waiter only.
+        // An engine behind a server signals only the waiter, without the grant.
         assert!(signal.grant.is_none_or(|grant| grant.fence == fence));
     }
     assert_eq!(locks.release("two").await, LockReleased::NotHeld);

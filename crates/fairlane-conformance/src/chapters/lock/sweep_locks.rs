@@ -50,7 +50,7 @@ async fn claim_that_ran_out_passes_the_lock_on(locks: Subject) {
     assert_eq!(locks.lock().await.waiters, 1, "the first waiter is gone");
 }
 
-/// The waiter may have begun to work.
+/// The waiter may already use the resource, so its lock delay applies.
 async fn grant_that_ran_out_passes_the_lock_on_after_its_delay(locks: Subject) {
     locks.locked(fair("one")).await;
     locks.queue_up(AcquireLock { lock_delay_ms: 500, ..fair("two") }).await;

@@ -1,4 +1,4 @@
-//! `rebuild_board`: counts a board again from a source, and switches to the result at once.
+//! `rebuild_board`: recounts a board from a source, and then replaces its scores in one step.
 
 use fairlane_core::limits::BOARD_HORIZON_MS;
 use fairlane_core::ranking::*;

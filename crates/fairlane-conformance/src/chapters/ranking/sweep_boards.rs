@@ -1,4 +1,4 @@
-//! `sweep_boards`: removes windows and forgets events whose time has come.
+//! `sweep_boards`: removes expired windows and forgets events beyond the horizon.
 
 use fairlane_core::limits::{BOARD_AHEAD_MS, BOARD_HORIZON_MS_MIN, BOARD_HOURS_KEPT};
 use fairlane_core::ranking::*;

@@ -1,4 +1,4 @@
-//! `keep_place`: a waiter's poll, which is its sign of life.
+//! `keep_place`: a waiter's poll, which keeps its place.
 
 use fairlane_core::limits::{ROOM_ACTIVE_TTL_MS, ROOM_POLL_MS_MIN, ROOM_RETENTION_MS};
 use fairlane_core::room::*;

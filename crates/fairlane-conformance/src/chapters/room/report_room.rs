@@ -1,4 +1,4 @@
-//! `report_room`: what the back end behind a room answered, which adapts the admission rate.
+//! `report_room`: adapts the admission rate to responses of the back end behind a room.
 
 use fairlane_core::limits::{REPORT_RESPONSES_MAX, RETRY_AFTER_MS_MAX};
 use fairlane_core::room::*;

@@ -1,4 +1,4 @@
-//! `show_place`: the state of a place, without a sign of life.
+//! `show_place`: the state of a place. It does not count as a poll.
 
 use fairlane_core::limits::{ROOM_ACTIVE_TTL_MS, ROOM_RETENTION_MS, ROOM_WINDOW_MS};
 use fairlane_core::room::*;
@@ -77,7 +77,7 @@ async fn time_until_admission_follows_the_measured_rate(rooms: Subject) {
     for number in 0..20 {
         rooms.join(&format!("u{number}")).await;
     }
-    // One admission in the first window: it may have been three, or far fewer.
+    // One admission with a spread of two, of which at least one counts: from one to three.
     let PlaceView::Waiting { eta: Some(eta), .. } = rooms.show_place("u10").await else { panic!() };
     assert_eq!((eta.least_ms, eta.most_ms), (10 * ROOM_WINDOW_MS / 3, 10 * ROOM_WINDOW_MS));
     for number in 0..9 {
@@ -115,7 +115,7 @@ async fn looking_is_no_sign_of_life(rooms: Subject) {
     assert_eq!(rooms.show_place("one").await, PlaceView::Unknown);
 }
 
-/// Looking has a short way of its own for the most common place.
+/// `show_place` has a shorter code path for the most common places.
 async fn look_and_poll_show_the_same(rooms: Subject) {
     let check = async |tokens: &[&str]| {
         for token in tokens {

@@ -14,7 +14,7 @@ const NAMES: [&str; 3] = ["acme", "a:b%", "고객"];
 /// Draws commands on the activity log.
 pub(super) struct ActivityGenerator {
     dice: Dice,
-    /// Ids that changes have.
+    /// Number of ids that changes use.
     ids: u64,
     /// The time of the last change.
     last: Micros,

@@ -1,4 +1,4 @@
-//! Commands on locks: few names, tokens and processes, so that they meet often.
+//! Commands on locks, with few names, tokens and processes, so that they collide often.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ const TOKENS: u64 = 12;
 const PROCESSES: [&str; 4] = ["p1", "p:2", "p%3", "p4"];
 const TTLS_MS: [u64; 6] = [10, 50, 200, 1000, 3000, 30_000];
 
-/// Fences that are remembered.
+/// Most fences that are remembered.
 const FENCES_MAX: usize = 20;
 
 /// Draws commands on locks.
 pub(super) struct LockGenerator {
     dice: Dice,
-    /// Mostly one lock is used, with many more waiters than one command handles.
+    /// Whether mostly one lock is used, with many more waiters than one command handles.
     crowded: bool,
     /// The lock that was acquired last.
     last: Option<LockName>,
@@ -133,7 +133,7 @@ impl LockGenerator {
         ListLocks { group, after, locks_max: self.dice.pick(&[1, 2, LIST_LOCKS_MAX]) }
     }
 
-    /// Mostly a holder by its fence.
+    /// Breaks mostly the lock of one holder, by its fence.
     fn break_lock(&mut self) -> BreakLock {
         let known: Vec<_> = self.fences.iter().map(|(fence, name)| (Fence(*fence), name.clone())).collect();
         if known.is_empty() || self.dice.one_in(4) {

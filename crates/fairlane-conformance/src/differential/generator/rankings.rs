@@ -1,4 +1,4 @@
-//! Commands on boards: few boards, members and ids, so that they meet often.
+//! Commands on boards, with few boards, members and ids, so that they collide often.
 
 use fairlane_core::limits::{BOARD_SCORE_MAX, LIST_BOARDS_MAX, LIST_RANKS_MAX};
 use fairlane_core::ranking::*;
@@ -14,7 +14,7 @@ const HOUR_US: u64 = 3_600_000_000;
 /// Draws commands on boards.
 pub(super) struct RankingGenerator {
     dice: Dice,
-    /// The time of the commands, as far as the pauses say.
+    /// The time of the commands, in milliseconds, as the sum of the pauses.
     now_ms: u64,
     /// Ids that were used, and how many rows a rebuild has taken.
     ids: u64,
@@ -100,7 +100,7 @@ impl RankingGenerator {
         member_id(self.dice.pick(&["m1", "m2", "m3", "a:b%", "가수", "m4", "m5"]))
     }
 
-    /// Mostly a new id or one of the last few.
+    /// An event id: mostly a new one, or one of the last few.
     fn id(&mut self) -> EventId {
         let back = self.dice.below(12);
         if back < 5 {
@@ -109,7 +109,7 @@ impl RankingGenerator {
         event_id(&format!("e{}", self.ids.saturating_sub(back.saturating_sub(5))))
     }
 
-    /// Mostly lately, so that windows of two hours, days and weeks are used.
+    /// The time of an event, mostly recent, so that two windows of each length are used.
     fn at_ms(&mut self) -> u64 {
         let back_ms = match self.dice.below(20) {
             0..12 => self.dice.below(60_000),
@@ -173,7 +173,7 @@ impl RankingGenerator {
         }
     }
 
-    /// Mostly the same settings for the same board.
+    /// Settings of a board, mostly the same for the same board.
     fn settings(&mut self, board: &BoardName) -> BoardSettings {
         let (hour, day, week) = (true, true, self.dice.one_in(8));
         let (rule, order, decimals) = match board.escaped() {

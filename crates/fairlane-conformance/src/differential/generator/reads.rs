@@ -38,7 +38,7 @@ impl Generator {
         }
     }
 
-    /// No suspect gives a finding: both sides are sound, and repairing changes nothing.
+    /// An audit. Both sides are consistent, so it must find nothing and repair nothing.
     fn audit(&mut self) -> Command {
         let count = 1 + self.dice.below(12);
         let suspects = (0..count).map(|_| match self.dice.below(8) {

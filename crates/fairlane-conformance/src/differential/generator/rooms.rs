@@ -1,4 +1,4 @@
-//! Commands on waiting rooms: few rooms and users, so that they meet often.
+//! Commands on waiting rooms, with few rooms and users, so that they collide often.
 
 use fairlane_core::limits::{LIST_PLACES_MAX, LIST_ROOMS_MAX, ROOM_STEP_PLACES_MAX};
 use fairlane_core::room::*;
@@ -15,7 +15,7 @@ const USERS: u64 = 30;
 /// Draws commands on waiting rooms.
 pub(super) struct RoomGenerator {
     dice: Dice,
-    /// Mostly one room is used, with more places than one command handles.
+    /// Whether mostly one room is used, with more places than one command handles.
     crowded: bool,
 }
 

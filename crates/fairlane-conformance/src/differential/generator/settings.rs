@@ -61,8 +61,8 @@ impl Generator {
             completed_kept_max: dice.below(40),
             failed_kept_max: dice.below(25),
         };
-        // Seldom, as ended jobs count too and would keep all other jobs out; drawn from a copy of
-        // the dice.
+        // Rare, because ended jobs count too and would keep all other jobs out. Drawn from a copy
+        // of the dice, so that other draws do not change.
         let mut dice = dice.clone();
         if dice.one_in(8) && !self.floods {
             settings.group_stored_bytes_max = dice.pick(&[10, 40, 1 << 40]);

@@ -10,7 +10,7 @@ use crate::kernel::{Access, Context, Invalid, Operation, PageSize, Permission};
 use crate::limits::{ACTIVITY_NAME_BYTES_MAX, LIST_ACTIVITY_MAX};
 use crate::numbers::Micros;
 
-/// Lists changes, the newest first. It reads the whole log at most, which is bounded.
+/// Lists changes, the newest first. It may read the entire log, whose size is bounded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListActivity {
     /// Only changes before this time: the `next` of the page before.

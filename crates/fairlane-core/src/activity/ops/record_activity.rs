@@ -1,4 +1,5 @@
-//! `record_activity`: adds a change to the activity log, or counts more jobs of one that is there.
+//! `record_activity`: adds a change to the activity log, or raises the job count of an existing
+//! entry.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +10,8 @@ use crate::limits::{ACTIVITY_NAME_BYTES_MAX, ACTIVITY_TEXT_BYTES_MAX, INTEGER_MA
 use crate::names::ActivityId;
 use crate::numbers::{Micros, within};
 
-/// Records a change. The same id again changes nothing but the number of jobs, which grows to the
-/// larger one.
+/// Records a change. Repeating the id changes only the number of jobs, which becomes the larger of
+/// both.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordActivity {
     /// The id of the entry, chosen by the caller and never used for another change.
@@ -21,7 +22,8 @@ pub struct RecordActivity {
     pub subject: Option<ActivitySubject>,
     /// The change, in words.
     pub text: String,
-    /// The number of jobs that were changed so far; 0 if it was none or is part of the text.
+    /// The number of jobs changed so far; 0 if the change is not about jobs or if its text names
+    /// the job.
     pub jobs: u64,
 }
 

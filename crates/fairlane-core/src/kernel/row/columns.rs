@@ -1,7 +1,7 @@
 //! The types that a column can have, and how stores write them.
 //!
-//! People read the tables: names stand there as they were given, states as words, and the numbers
-//! of a list are separated by spaces.
+//! Operators read the tables, so names are stored unescaped, states as words, and the numbers of a
+//! list separated by spaces.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
@@ -55,7 +55,7 @@ columns! {
         |value| text(value).map(|text| text.into_owned().into());
     Rate: Text, |rate| Ok(Value::Text(rate_text(*rate).into())), |value| rate(&text(value)?);
     Vec<u64>: Text, |numbers| Ok(Value::Text(joined(numbers, ' ').into())), |value| numbers(&text(value)?);
-    // No id has a line break in it.
+    // An id contains no line break.
     Vec<JobId>: Text, |ids| Ok(Value::Text(joined(ids, '\n').into())),
         |value| text(value)?.lines().map(|id| id.parse().map_err(impossible)).collect();
     Arc<[u8]>: Blob, |bytes| Ok(Value::Blob(Cow::Borrowed(bytes))),
@@ -163,7 +163,7 @@ fn integer<T: TryFrom<i64>>(value: Value<'_>) -> Result<T, Damage> {
     number.try_into().map_err(|_| Damage::new(format!("{number} is out of range")))
 }
 
-/// A number whose type has bounds of its own.
+/// Reads a number whose type has its own bounds.
 fn bounded<T: TryFrom<u64, Error = OutOfRange>>(value: Value<'_>) -> Result<T, Damage> {
     integer::<u64>(value)?.try_into().map_err(impossible)
 }

@@ -1,4 +1,4 @@
-//! Reads the rows of a store into a machine, and leaves damaged rows out where they are mended.
+//! Reads the rows of a store into a machine. In [`RestoreMode::Mend`] it skips damaged rows.
 
 use super::{Damage, Row, RowSource};
 use crate::kernel::{RestoreMode, Restored};
@@ -12,13 +12,13 @@ pub(crate) struct Restoring<'a, S> {
 }
 
 impl<'a, S: RowSource> Restoring<'a, S> {
-    /// Begins to read. `left_out` is what a damaged row is in the line about it, such as "a holder of
+    /// Begins to read. `left_out` names a skipped row in the list of repairs, such as "a holder of
     /// a lock".
     pub fn new(source: &'a mut S, mode: RestoreMode, left_out: &'static str) -> Self {
         Self { source, mending: Mending { mode, left_out, mended: Vec::new() }, is_new: true }
     }
 
-    /// Reads all rows of a table without which nothing else makes sense: damage ends the reading.
+    /// Reads all rows of a table that is required in every mode: any damage is an error.
     pub fn read_intact<R: Row>(&mut self, mut add: impl FnMut(R)) -> Result<(), S::Error> {
         self.source.read(|row: Result<R, Damage>| {
             self.is_new = false;
@@ -26,8 +26,8 @@ impl<'a, S: RowSource> Restoring<'a, S> {
         })
     }
 
-    /// Reads all rows of a table. A row that is damaged, or that `add` rejects, is left out where
-    /// rows are mended.
+    /// Reads all rows of a table. A row that is damaged, or that `add` rejects, is an error in
+    /// [`RestoreMode::Strict`] and is skipped in [`RestoreMode::Mend`].
     pub fn read<R: Row>(&mut self, mut add: impl FnMut(R) -> Result<(), Damage>) -> Result<(), S::Error> {
         self.source.read(|row: Result<R, Damage>| {
             self.is_new = false;
@@ -35,7 +35,7 @@ impl<'a, S: RowSource> Restoring<'a, S> {
         })
     }
 
-    /// Leaves out what could not be made of several rows, where rows are mended.
+    /// Handles the result of combining several rows as [`read`](Self::read) handles that of one.
     pub fn accept(&mut self, added: Result<(), Damage>) -> Result<(), Damage> {
         self.mending.accept(added)
     }

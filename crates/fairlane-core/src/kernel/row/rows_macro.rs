@@ -1,4 +1,4 @@
-//! The declaration of a capability's rows, and what follows from it.
+//! A macro that declares the rows of a capability and derives structs and tables from them.
 
 /// Declares all kinds of rows of a capability, and its changes:
 ///
@@ -14,16 +14,16 @@
 ///         …
 /// ```
 ///
-/// Each kind becomes a struct and a [`Row`](super::Row) of the table it names. Fields have the
-/// names of the columns; those of the key come first, and `key` says how many they are. `once`
-/// declares that a row is never written again.
+/// Each kind becomes a struct that implements [`Row`](super::Row) for the table it names. Fields
+/// are named as the columns. The first `key` columns are the key. `once` declares that a row is
+/// never overwritten.
 ///
-/// `of` names the state that a row is made of by `of()`, and further arguments. A field with `=` is
-/// that place of the state, into which `apply()` also puts it back. A field with `=>` is worked
-/// out.
+/// `of` declares the arguments of `of()`, which makes a row: the state, and further arguments. A
+/// field with `=` is copied from that field of the state, and `apply()` copies it back. A field
+/// with `=>` is only computed.
 ///
-/// A table or column that a store does not have yet is added by it. So a new column must be
-/// nullable, or 0 or empty must be right for the rows that are there.
+/// A store adds tables and columns that it does not have yet. So a new column must be nullable, or
+/// 0 or empty must be correct for existing rows.
 macro_rules! rows {
     (
         $(#[$changes_doc:meta])*

@@ -1,4 +1,4 @@
-//! `acquire_lock`: takes a lock if it is free, and otherwise joins its waiters if asked to.
+//! `acquire_lock`: takes a lock if it is free, and otherwise joins its waiters if `wait` is set.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use crate::numbers::{Fence, Micros, within};
 /// waiter keeps its place. A waiter that the lock was granted to meanwhile gets the fence of that grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcquireLock {
-    /// The lock.
+    /// The name of the lock.
     pub name: LockName,
     /// A random token that is used for this acquisition only. Only its owner can renew and release.
     pub token: LockToken,
@@ -24,18 +24,19 @@ pub struct AcquireLock {
     pub process: ProcessId,
     /// The holder's name for people, such as the host and process id.
     pub holder: HolderName,
-    /// What the caller wants of the lock.
+    /// How the caller wants to hold the lock.
     pub mode: LockMode,
-    /// How long the lock is held unless it is renewed.
+    /// How long the lock is held unless it is renewed, in milliseconds.
     pub ttl_ms: u64,
     /// Whether to join the waiters if the lock is not free.
     pub wait: bool,
-    /// Whether to leave the lock to waiters that it is reserved for, and as a waiter to leave it to no
-    /// newcomer.
+    /// Whether to keep to the order of the waiters: not to take a lock that is reserved for another
+    /// waiter, and not to lose a reserved lock to a newcomer.
     pub fair: bool,
-    /// How long the lock stays free after this holder's lease has run out without a release.
+    /// How long no caller can acquire the lock after this holder's lease has run out without a
+    /// release, in milliseconds.
     pub lock_delay_ms: u64,
-    /// The longest time to hold the lock, renewals included.
+    /// The longest time to hold the lock, renewals included, in milliseconds; `None` for no limit.
     pub max_hold_ms: Option<u64>,
 }
 
@@ -44,14 +45,14 @@ pub struct AcquireLock {
 pub enum LockAcquired {
     /// The caller holds the lock.
     Held {
-        /// The fence of this acquisition, larger than all before.
+        /// The fence of this acquisition, larger than every earlier one.
         fence: Fence,
         /// How long it is held unless it is renewed, in microseconds.
         remaining_us: u64,
     },
     /// The caller waits.
     Waiting {
-        /// At most this many waiters are in front, this one included.
+        /// The largest possible position among the waiters, from 1.
         position: u64,
         /// Why the lock is not free.
         blocked: Blocked,
@@ -127,7 +128,7 @@ impl Machine {
             return reply;
         };
         if !lock.is_next(&command.token) {
-            // Waiters that are next come before the caller.
+            // Free capacity goes to waiters before the caller.
             self.claim_for_waiters(name, &mut lock, now);
         }
         let reply = self.acquire_from(&mut lock, command, now);

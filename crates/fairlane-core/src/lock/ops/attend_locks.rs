@@ -9,10 +9,11 @@ use crate::lock::{LockName, Machine};
 use crate::names::{LockToken, ProcessId};
 use crate::numbers::Micros;
 
-/// Keeps all waiters of a process alive for one slice. A process sends it three times per slice.
+/// Keeps all waiters of a process alive for one slice. A process sends it two or three times per
+/// slice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttendLocks {
-    /// The process.
+    /// The id of the process.
     pub process: ProcessId,
 }
 
@@ -22,15 +23,15 @@ pub struct LocksAttended {
     /// Locks that are reserved for waiters of the process, or were granted to them and not renewed since;
     /// the signals about them may have been lost.
     pub claims: Vec<LockClaim>,
-    /// The time of the store. A process compares it with the ends of leases in its signals, and with no
-    /// clock of its own.
+    /// The time of the store. A process compares the ends of leases in its signals with it, not
+    /// with its own clock.
     pub time: Micros,
 }
 
 /// A lock that is reserved for a waiter or was granted to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockClaim {
-    /// The lock.
+    /// The name of the lock.
     pub name: LockName,
     /// The token of the waiter.
     pub token: LockToken,
@@ -42,7 +43,8 @@ impl Operation for AttendLocks {
 
     const STEM: &'static str = "attend_locks";
 
-    /// A process id is as secret as a token: it names no lock, and reveals only the caller's own.
+    /// A process id is as secret as a token, so no group is checked: the reply names only locks of
+    /// the caller's own waiters.
     fn access(&self) -> Access<'_> {
         Access::no_group(Permission::Work)
     }

@@ -10,16 +10,16 @@ use crate::numbers::{Fence, Micros};
 /// resources that check fences refuse it once the next holder has written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BreakLock {
-    /// The lock.
+    /// The name of the lock.
     pub name: LockName,
-    /// Only the holder with this fence.
+    /// Breaks the lock for the holder with this fence only; `None` for all holders.
     pub fence: Option<Fence>,
 }
 
 /// The reply to [`BreakLock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockBroken {
-    /// Holders that the lock was taken from.
+    /// The number of holders that the lock was taken from.
     pub holders: u64,
 }
 

@@ -8,7 +8,7 @@ use crate::lock::{LockName, LockView, Machine};
 /// Shows a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InspectLock {
-    /// The lock.
+    /// The name of the lock.
     pub name: LockName,
 }
 

@@ -14,18 +14,18 @@ use crate::numbers::Micros;
 /// Lists locks that have holders or waiters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListLocks {
-    /// Only locks of this group.
+    /// Lists only locks of this group; `None` for all locks.
     pub group: Option<GroupId>,
-    /// Only locks behind this name.
+    /// Lists only locks after this name; `None` for the first page.
     pub after: Option<LockName>,
-    /// Most locks to look at.
+    /// The most locks to read. Those that are no longer in use are not returned.
     pub locks_max: usize,
 }
 
 /// The reply to [`ListLocks`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocksListed {
-    /// The locks.
+    /// The locks, ordered by name.
     pub locks: Vec<LockView>,
     /// Where the next page begins; `None` on the last page.
     pub next: Option<LockName>,

@@ -11,7 +11,7 @@ use crate::numbers::Micros;
 /// holder already.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleaseLock {
-    /// The lock.
+    /// The name of the lock.
     pub name: LockName,
     /// The token of the acquisition.
     pub token: LockToken,
@@ -22,7 +22,7 @@ pub struct ReleaseLock {
 pub enum LockReleased {
     /// The lock was held until now.
     Released,
-    /// The caller was a waiter.
+    /// The caller was a waiter, and gave up its place.
     Withdrawn,
     /// The lock was not held any more: its lease had run out, or it was broken or released before.
     NotHeld,

@@ -9,7 +9,7 @@ use crate::lock::{LockName, Machine};
 use crate::names::LockToken;
 use crate::numbers::{Micros, within};
 
-/// Renews locks. A lock that is no longer held is never acquired again by it.
+/// Renews locks. It never acquires a lock that the caller no longer holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenewLocks {
     /// The locks to renew.
@@ -20,11 +20,11 @@ pub struct RenewLocks {
 /// A lock that the caller holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldLock {
-    /// The lock.
+    /// The name of the lock.
     pub name: LockName,
     /// The token of the acquisition.
     pub token: LockToken,
-    /// How long the lock is held from now on.
+    /// How long the lock is held from now on, in milliseconds.
     pub ttl_ms: u64,
 }
 
@@ -38,10 +38,9 @@ pub struct LocksRenewed {
 /// The result for one lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LockRenewal {
-    /// The lock is held for this long unless it is renewed again. Less than the ttl if the longest
-    /// hold ends before.
+    /// The lock was renewed. The time is shorter than the ttl if the longest hold ends before.
     Renewed {
-        /// The time in microseconds.
+        /// How long the lock is held unless it is renewed again, in microseconds.
         remaining_us: u64,
     },
     /// The lock is not held any more.

@@ -1,5 +1,5 @@
-//! `sweep_locks`: ends leases and claims that have run out, so that locks pass on although no one
-//! asks for them.
+//! `sweep_locks`: ends leases and claims that have run out, so that locks pass on without another
+//! command.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::limits::SWEEP_LOCKS_MAX;
 use crate::lock::Machine;
 use crate::numbers::Micros;
 
-/// Brings locks up to date whose time has come.
+/// Brings locks up to date that are due for a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepLocks {
     /// Most locks to bring up to date.
@@ -21,9 +21,9 @@ pub struct SweepLocks {
 pub struct LocksSwept {
     /// Locks that were brought up to date.
     pub locks: usize,
-    /// Leases that have run out since the last sweep, however they were found.
+    /// Leases that have run out since the last sweep, whichever command ended them.
     pub expired: u64,
-    /// When the next lock is due, in microseconds; `None` if no lock will be.
+    /// The time until the next lock is due, in microseconds; `None` if no lock is due later.
     pub next_in_us: Option<u64>,
 }
 

@@ -75,7 +75,7 @@ pub struct JobView {
     pub bulk: Option<BulkId>,
     /// The trace it was enqueued with.
     pub trace: Option<Trace>,
-    /// How far its running attempt is, if its worker has reported it.
+    /// The progress of its running attempt, if its worker has reported it.
     #[serde(default)]
     pub progress: Option<Progress>,
 }

@@ -97,7 +97,7 @@ struct Call {
     asked: u64,
     left: u64,
     bytes: usize,
-    /// Lanes served; in `classic`, where each admitted job is on its own, jobs.
+    /// Lanes served; in `classic`, jobs served, because admitted jobs are no longer in lanes.
     lanes: usize,
     queue_flow: Option<Flow>,
     /// Whether the requested types have only one lane in their orders: it is served without leaving

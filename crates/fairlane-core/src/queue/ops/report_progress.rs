@@ -1,5 +1,5 @@
-//! `report_progress`: stores how far running attempts are. A report is part of the lease: it ends with
-//! it, and a report of a lost lease is ignored.
+//! `report_progress`: stores the progress of running attempts. A report belongs to its lease: it is
+//! removed when the lease ends, and a report for a lost lease is ignored.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::queue::{JobRef, Machine};
 
 use super::each_once;
 
-/// How far an attempt is, in a unit of its processor's choice.
+/// The progress of an attempt, in a unit that its processor chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Units done so far; at most `total`.
@@ -24,15 +24,15 @@ pub struct Progress {
 /// The progress of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgressReport {
-    /// The job.
+    /// The job, by group and id.
     pub job: JobRef,
     /// The fence of its lease.
     pub fence: Fence,
-    /// How far the attempt is.
+    /// The progress of the attempt.
     pub progress: Progress,
 }
 
-/// Stores the progress of attempts. Reporting the same again changes nothing.
+/// Stores the progress of attempts. Repeating a report changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportProgress {
     /// The reports, at most 500, each job at most once.

@@ -1,4 +1,4 @@
-//! Which rows differ from those handed out before.
+//! Determines the rows that differ from those returned before.
 
 use rustc_hash::FxHashMap;
 
@@ -15,23 +15,23 @@ use super::{
     SnapshotRow, TypeRow, WorkerRow,
 };
 
-/// Groups whose rows are remembered, so that they are not written again when they have not changed.
+/// Most groups whose last rows are kept in memory, so that unchanged rows are not written again.
 const GROUPS_REMEMBERED: usize = 10_000;
 
-/// A chunk of ended jobs, known by its time and first job.
+/// Identifies a chunk of ended jobs by its time and its first job.
 pub(super) type EndedMark = (Micros, JobId);
 
 pub(super) type Histories = FxHashMap<GroupKey, Tail<Snapshot>>;
 pub(super) type EndedLists = FxHashMap<u64, Tail<EndedMark>>;
 
-/// How far the rows that were handed out reach.
+/// The rows that were returned so far.
 #[derive(Debug, Default)]
 pub(in crate::queue) struct Saved {
     /// Jobs up to this number have a row.
     created: u64,
     /// Chunks of completed jobs below this number have a row.
     chunks: u64,
-    /// Chunks below this number have none any more.
+    /// The rows of chunks below this number were removed.
     popped: u64,
     pub(super) histories: Histories,
     pub(super) ended: EndedLists,
@@ -40,12 +40,12 @@ pub(in crate::queue) struct Saved {
 }
 
 impl Machine {
-    /// How many jobs there are.
+    /// The number of stored jobs.
     pub fn jobs(&self) -> u64 {
         self.jobs.len() as u64
     }
 
-    /// Everything is still to be written.
+    /// Marks every row as changed.
     pub(super) fn touch_all(&mut self) {
         self.jobs.record_all();
         self.groups.record_all();
@@ -56,7 +56,7 @@ impl Machine {
         self.marks = Some(Marks { batches, workers, bulks, saved: Saved::default() });
     }
 
-    /// The rows that differ from those given before; nothing unless [`Machine::record`] was called.
+    /// The rows that differ from those returned before; none unless [`Machine::record`] was called.
     pub fn take_changes(&mut self) -> Changes {
         let mut changes = Changes::default();
         let Some(mut marks) = self.marks.take() else { return changes };
@@ -95,7 +95,8 @@ impl Machine {
 
     fn change_jobs(&mut self, changes: &mut Changes, saved: &mut Saved) {
         let mut touched = self.jobs.take_touched();
-        // Keys are reused, so their order is not that of the numbers, by which stores sort.
+        // Keys are reused, so they are not in the order of the job numbers, which is the order of
+        // the table.
         touched.keys.sort_unstable_by_key(|key| self.jobs[*key].number);
         let gone = touched.removed.iter().map(|job| job.number).filter(|number| *number <= saved.created);
         let mut gone: Vec<u64> = gone.collect();
@@ -119,8 +120,8 @@ impl Machine {
     fn change_groups(&mut self, changes: &mut Changes, saved: &mut Saved) {
         let touched = self.groups.take_touched();
         if !touched.removed.is_empty() {
-            // A key may have been given to another group since: what is remembered by key may be
-            // wrong.
+            // The key may have been reused for another group since, so rows that are kept under it
+            // may be wrong.
             let names = touched.removed.into_iter().map(|group| group.name);
             changes.groups.gone.extend(names);
             changes.lanes.gone.clone_from(&changes.groups.gone);
@@ -202,7 +203,7 @@ impl Machine {
     fn batch_row(&self, batch: Fence) -> BatchRow {
         let record = &self.batches[&batch];
         let due = self.deadlines.contains(&(record.deadline, batch));
-        // A key may have been given to another job since; that one is not held under this fence.
+        // The key may have been reused for another job since, which is not leased under this fence.
         let held = record.jobs.iter().filter_map(|&(key, fence)| {
             self.jobs.get(key).filter(|job| job.held_under(fence).is_some()).map(|job| job.number)
         });

@@ -1,6 +1,6 @@
-//! Settings and counters of the queue, as named texts, there and back.
+//! Converts settings and counters of the queue to named texts and back.
 //!
-//! A name that is not there reads as its default, so that new code opens old rows.
+//! A missing name reads as its default, so that new versions open rows of older ones.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -40,7 +40,7 @@ impl Machine {
         fields
     }
 
-    /// Takes everything but the cursor, which names a type that is not there yet.
+    /// Sets every field but the cursor, which names a type that is not restored yet.
     pub(super) fn set_fields(&mut self, fields: &Fields) -> Result<(), Damage> {
         self.settings = fields.settings()?;
         self.now = fields.bounded(TIME)?;
@@ -68,7 +68,7 @@ impl Machine {
     }
 }
 
-/// The number of the next chunk, which stays when all chunks are gone.
+/// The number of the next chunk, which does not restart when all chunks were removed.
 fn next_chunk(finished: &Finished) -> u64 {
     finished.popped + finished.chunks.len() as u64
 }
@@ -77,7 +77,7 @@ fn in_bounds<T: TryFrom<u64, Error = OutOfRange>>(name: &str, number: u64) -> Re
     number.try_into().map_err(|error| Damage::new(format!("{name} of the queue: {error}")))
 }
 
-/// Named texts as a store gives them back.
+/// Named texts, as read from a store.
 #[derive(Debug, Default)]
 pub(super) struct Fields(pub BTreeMap<String, String>);
 
@@ -101,7 +101,7 @@ impl Fields {
         text.parse().map_err(|_| Damage::new(format!("{name} of the queue is {text:?}, not a number")))
     }
 
-    /// A number whose type has bounds of its own; 0 if it is absent.
+    /// A number whose type has its own bounds; 0 if it is absent.
     fn bounded<T: TryFrom<u64, Error = OutOfRange>>(&self, name: &str) -> Result<T, Damage> {
         in_bounds(name, self.number(name, 0)?)
     }

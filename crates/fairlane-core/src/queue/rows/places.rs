@@ -1,4 +1,5 @@
-//! Where jobs and lanes stand, as words with times and positions beside them, there and back.
+//! Converts the places of jobs and the standings of lanes to columns and back: a word, a time and a
+//! position.
 
 use super::{LaneRow, ProgressRow};
 use crate::kernel::row::{Damage, stored_words};
@@ -9,27 +10,27 @@ use crate::queue::lane::Standing;
 use crate::queue::ops::Progress;
 
 stored_words! {
-    /// Where a job stands.
+    /// The place of a job.
     enum PlaceWord {
-        /// With a position before the backlog of its lane, without one in it.
+        /// In its lane: with a position among the returned jobs, without one in the backlog.
         Lane = "lane",
         Ready = "ready",
         OnHold = "on_hold",
         Waiting = "waiting",
         InFlight = "in_flight",
-        /// Leased, and its worker is asked to stop.
+        /// Leased, and its cancellation was requested.
         InFlightCancelled = "in_flight_cancelled",
         Completed = "completed",
-        /// Listed among the dead jobs.
+        /// Dead, and in the list of dead jobs.
         Failed = "failed",
-        /// Only kept for its bulk action.
+        /// Dead, and kept only with its bulk action.
         FailedUnlisted = "failed_unlisted",
         Cancelled = "cancelled",
     }
 }
 
 stored_words! {
-    /// Where a lane stands.
+    /// The standing of a lane.
     enum StandingWord {
         Idle = "idle",
         Active = "active",
@@ -40,7 +41,7 @@ stored_words! {
     }
 }
 
-/// A value that must be there because of others in its row.
+/// A value that other columns of its row require.
 pub(super) fn needed<T>(value: Option<T>, column: &str) -> Result<T, Damage> {
     value.ok_or_else(|| Damage::new(format!("{column} is missing")))
 }
@@ -63,7 +64,7 @@ impl Machine {
 }
 
 impl Job {
-    /// Its place in the list it stands in, if that goes by places.
+    /// Its position in its list, if it is in a list with positions.
     pub(super) fn position(&self) -> Option<i64> {
         match self.place {
             Place::Lane => Some(self.order).filter(|order| *order != NO_ORDER),
@@ -74,7 +75,7 @@ impl Job {
 }
 
 impl Place {
-    /// Until when a job waits, or since when it is dead.
+    /// When a waiting job is due, or when a dead job died.
     pub(super) fn time(&self) -> Option<Micros> {
         match self {
             Self::Waiting(at) | Self::Failed(at) => Some(*at),
@@ -91,7 +92,7 @@ impl Place {
 }
 
 impl ProgressRow {
-    /// Whether it says no more than the job's own row.
+    /// Whether it adds nothing to the row of the job.
     pub(super) fn is_as_it_came(&self) -> bool {
         let is_in_backlog = self.place == PlaceWord::Lane && self.position.is_none();
         is_in_backlog && !self.cancelled && self.attempts.is_none()
@@ -153,7 +154,7 @@ impl StandingWord {
 }
 
 impl Standing {
-    /// Until when a lane is parked by a rate, or since when it is being cleared.
+    /// The end of a lane's park by a rate, or the start of its clearing.
     pub(super) fn time(self) -> Option<Micros> {
         match self {
             Self::RateParked(at) | Self::Clearing(at) => Some(at),

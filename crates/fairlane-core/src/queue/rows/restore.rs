@@ -1,8 +1,8 @@
-//! From rows back to a machine.
+//! Restores a machine from its rows.
 //!
-//! Values that follow from other rows are worked out here. Rows that contradict each other are
+//! Values that follow from other rows are computed here. Rows that contradict each other are
 //! [`Damage`], unless rows are known to be missing: then they are mended (`restore/mend.rs`), and
-//! the caller gets a list of what was repaired.
+//! the caller gets a list of the repairs.
 
 mod mend;
 
@@ -27,7 +27,7 @@ use super::{
     ProgressRow, SnapshotRow, TypeRow, WorkerRow,
 };
 
-/// The machine of the rows there are, or none in a store to which none have been written.
+/// Restores the machine; `None` if the store has no rows of the queue.
 pub(in crate::queue) fn restore<S: RowSource>(
     source: &mut S,
     hash_seed: HashSeed,
@@ -54,7 +54,7 @@ pub(in crate::queue) fn restore<S: RowSource>(
     Ok(Some(restore.finish()?))
 }
 
-/// A list that jobs stand in by their order.
+/// A list in which jobs have positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Listed {
     Returned(LaneKey),
@@ -62,23 +62,23 @@ enum Listed {
     OnHold(u64),
 }
 
-/// A machine in the making.
+/// A machine that is being restored.
 #[derive(Debug)]
 struct Restore {
     machine: Machine,
     fields: Fields,
-    /// In the order of numbers.
+    /// The jobs, in the order of their numbers.
     jobs: Vec<(u64, JobKey)>,
-    /// How many of them stand in their places.
+    /// The number of jobs that were put into their places.
     put: usize,
     listed: Vec<(Listed, i64, JobKey)>,
-    /// Numbers of the first rows of long lists.
+    /// The number of the first snapshot of each group, and of the first chunk of each bulk action.
     first_snapshots: BTreeMap<u32, u64>,
     first_ended: BTreeMap<u64, u64>,
-    /// Jobs that stand in a list of completed ones.
+    /// The number of jobs in chunks of completed jobs.
     completed: u64,
     next_chunk: u64,
-    /// What was mended, if it may be.
+    /// The repairs so far; `None` if damage is an error.
     mended: Option<Vec<String>>,
 }
 
@@ -98,7 +98,7 @@ impl Restore {
         }
     }
 
-    /// Adds all rows of one table. Where rows are mended, those that make no sense are left out.
+    /// Adds all rows of one table. When mending, rows that are invalid are skipped.
     fn read<R: Row, S: RowSource>(
         &mut self,
         source: &mut S,
@@ -110,7 +110,7 @@ impl Restore {
         })
     }
 
-    /// Notes what does not fit, or ends everything with it.
+    /// Adds a contradiction to the list of repairs when mending; otherwise returns it as an error.
     fn flaw(&mut self, found: String) -> Result<(), Damage> {
         match &mut self.mended {
             Some(mended) => mended.push(found),
@@ -178,7 +178,8 @@ impl Restore {
             return Err(Damage::new(format!("lane {} is there twice", machine.lane_name(key))));
         }
         if self.mended.is_some() {
-            // Without all of its neighbours a place in an order means nothing: all begin anew.
+            // Lanes may be missing, which makes positions in an order meaningless, so all orders
+            // are rebuilt.
             return Ok(());
         }
         let lane = machine.lane_mut(key);
@@ -224,7 +225,8 @@ impl Restore {
         if machine.bulks.contains_key(&number) || machine.groups[group].bulks.contains_key(&row.id) {
             return Err(Damage::new(format!("bulk action {} of {} is there twice", row.id, row.group_id)));
         }
-        // From here on the row is taken: one that is left out must leave no number behind.
+        // The row is accepted from here on. A row that is skipped must leave no reference to its
+        // number.
         machine.groups[group].bulks.insert(row.id.clone(), number);
         if let Some(at) = row.finished_at.filter(|_| row.state.is_final()) {
             machine.finished_bulks.insert((at, number));
@@ -238,14 +240,14 @@ impl Restore {
         }
         let mut bulk = Bulk::new(row.id.clone(), group, row.created_at);
         row.apply(&mut bulk);
-        // Rows that were exported before the flag was written do not have it.
+        // Rows that were exported by versions without this flag do not have it.
         bulk.aggregated |= row.state == BulkState::Completed || row.cause == Some(BulkCause::Aggregation);
         machine.add_bytes(group, bulk.stored_bytes());
         machine.bulks.insert(number, bulk);
         Ok(())
     }
 
-    /// Takes a job, which gets its place once it is known whether it has progress.
+    /// Adds a job. It gets its place once it is known whether it has a row of progress.
     fn add_job(&mut self, row: JobRow) -> Result<(), Damage> {
         let number = row.number;
         let trace = row.trace.map(|packed| Trace::from_packed(&packed)).transpose();
@@ -282,8 +284,8 @@ impl Restore {
         Ok(())
     }
 
-    /// Takes the progress of a job. Both come in the order of numbers: jobs that were passed over
-    /// have none.
+    /// Adds the progress of a job. Jobs and progress are both in the order of numbers, so jobs
+    /// before this one that are not yet in a place have no progress.
     fn add_progress(&mut self, row: ProgressRow) -> Result<(), Damage> {
         let number = row.number;
         let (place, order, run) = (row.place()?, row.order()?, row.run()?);
@@ -299,18 +301,18 @@ impl Restore {
         self.put(key, place, row.place == PlaceWord::Failed)
     }
 
-    /// Jobs behind the last that has progress stand in their backlogs.
+    /// Puts the jobs after the last one with progress into their backlogs.
     fn put_rest(&mut self) -> Result<(), Damage> {
         while let Some(&(_, key)) = self.jobs.get(self.put) {
             self.put(key, Place::Lane, false)?;
         }
-        // Those that could not be put anywhere are gone.
+        // Jobs that could not be put anywhere were removed.
         let jobs = &self.machine.jobs;
         self.jobs.retain(|(_, key)| jobs.get(*key).is_some());
         Ok(())
     }
 
-    /// Puts the next job into its place, `dead` into the list of dead jobs.
+    /// Puts the next job into its place, and if `dead` also into the list of dead jobs.
     fn put(&mut self, key: JobKey, place: Place, dead: bool) -> Result<(), Damage> {
         self.put += 1;
         let machine = &mut self.machine;
@@ -427,7 +429,7 @@ impl Restore {
 
     fn finish(mut self) -> Result<Restored<Machine>, Damage> {
         let cursor = self.fields.cursor()?;
-        // It may name a type that was removed.
+        // The cursor may name a type that was removed.
         self.machine.cursor = cursor.map(|name| self.machine.type_name_key(&name));
         if self.mended.is_some() {
             return Ok(self.mend());
@@ -451,7 +453,7 @@ impl Restore {
         if let Some(marks) = &mut machine.marks {
             (marks.saved.histories, marks.saved.ended) = saved;
         }
-        // What is there has rows already.
+        // The restored state has rows already, so it does not count as changed.
         machine.take_changes();
         Ok(Restored { machine, mended: Vec::new() })
     }
@@ -486,7 +488,8 @@ impl Restore {
             if group.active {
                 machine.active_groups.insert(group.name.clone());
             } else if is_bare {
-                // Rows that were written before groups were forgotten do not say when to look.
+                // Rows written by versions that kept idle groups do not say when to check the
+                // group.
                 machine.watch_idle(key);
             }
         }
@@ -505,7 +508,7 @@ impl Restore {
         Ok(())
     }
 
-    /// Every lease is in its batches, and whatever ended is filed somewhere.
+    /// Checks that every lease is in its batches and that every ended job is in a chunk.
     fn check_leases(&self) -> Result<(), Damage> {
         let mut unfiled = 0;
         for job in self.machine.jobs.values() {
@@ -524,7 +527,7 @@ impl Restore {
         Ok(())
     }
 
-    /// What of long lists has rows.
+    /// The parts of long lists that have rows.
     fn tails(&self) -> (super::changes::Histories, super::changes::EndedLists) {
         let history = |(key, first): (&u32, &u64)| {
             let history = &self.machine.groups[*key].record.history;

@@ -1,11 +1,11 @@
-//! What was added at the end of a long list, and removed at its beginning, since it was last looked at.
+//! Detects what was appended to a long list and removed from its front since the last check.
 //!
-//! Lists do not say what happened to them; but they grow at one end and shrink at the other, so the last
-//! element of before tells how much of before is left. If that element is gone, everything is.
+//! Lists do not record their changes. But they grow at one end and shrink at the other, so the
+//! position of the former last element shows how many old elements remain. If it is gone, all are.
 
 use std::ops::Range;
 
-/// A list as it was last seen; its elements are numbered in the order they came.
+/// A list as of the last check. Its elements are numbered in the order in which they were appended.
 #[derive(Debug)]
 pub(super) struct Tail<T> {
     first: u64,
@@ -19,27 +19,27 @@ impl<T> Default for Tail<T> {
     }
 }
 
-/// What happened to a list.
+/// The changes to a list.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Moved {
-    /// Elements below this number have gone.
+    /// Elements below this number were removed.
     pub gone_below: Option<u64>,
-    /// Where the new ones stand now.
+    /// The positions of the new elements.
     pub added: Range<usize>,
 }
 
 impl<T: PartialEq> Tail<T> {
-    /// A list whose elements are known, the first of them by this number.
+    /// A list of `seen` elements, of which the first has the number `first`.
     pub fn known(first: u64, seen: usize, last: Option<T>) -> Self {
         Self { first, seen, last }
     }
 
-    /// The number of the element that stands at `index` now.
+    /// The number of the element at this position.
     pub fn number(&self, index: usize) -> u64 {
         self.first + index as u64
     }
 
-    /// Looks at the list again.
+    /// Compares the list with the last check.
     pub fn advance(&mut self, length: usize, element: impl Fn(usize) -> T) -> Moved {
         let last = self.last.as_ref();
         let found = last.and_then(|last| (0..length).rev().find(|index| element(*index) == *last));

@@ -15,7 +15,7 @@ use crate::ranking::{Cancellation, EventsRecorded, Machine};
 /// then counts for nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CancelEvents {
-    /// The board.
+    /// The name of the board.
     pub board: BoardName,
     /// The events to cancel.
     #[serde(deserialize_with = "list::<RECORD_EVENTS_MAX, _, _>")]

@@ -15,13 +15,13 @@ use crate::ranking::{Machine, RankEntry};
 /// returns the same standing. A rebuild that is under way is dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CloseSeason {
-    /// The board.
+    /// The name of the board.
     pub board: BoardName,
     /// The number of the season, from 1.
     pub season: u64,
-    /// Most members of the standing in the reply.
+    /// The most members of the standing to return.
     pub members_max: usize,
-    /// Marks a season that is closed as announced.
+    /// Whether to mark the season as announced, if it was closed before.
     pub announced: bool,
 }
 
@@ -32,7 +32,7 @@ pub enum SeasonClosed {
     Closed {
         /// When it was closed, by the clock of the store.
         closed_at: Micros,
-        /// All members of the season.
+        /// The number of members of the season.
         members: u64,
         /// The first members of the standing.
         entries: Vec<RankEntry>,
@@ -46,7 +46,7 @@ pub enum SeasonClosed {
         /// The current season.
         season: u64,
     },
-    /// The season was closed too long ago: its standing is not kept any more.
+    /// The season was closed too long ago: its standing is no longer kept.
     Forgotten,
     /// There is no such board.
     UnknownBoard,

@@ -10,7 +10,7 @@ use crate::ranking::{BoardView, Machine, SeasonView, WindowView};
 /// Shows a board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InspectBoard {
-    /// The board.
+    /// The name of the board.
     pub board: BoardName,
 }
 

@@ -11,16 +11,16 @@ use crate::ranking::{BoardView, Machine};
 /// Lists boards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListBoards {
-    /// Only boards behind this one.
+    /// Lists only boards after this one; `None` for the first page.
     pub after: Option<BoardName>,
-    /// Most boards on the page.
+    /// The most boards to return.
     pub boards_max: usize,
 }
 
 /// The reply to [`ListBoards`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoardsListed {
-    /// The boards.
+    /// The boards, ordered by name.
     pub boards: Vec<BoardView>,
     /// Where the next page begins; `None` on the last page.
     pub next: Option<BoardName>,

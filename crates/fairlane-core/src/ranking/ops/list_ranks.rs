@@ -11,26 +11,27 @@ use crate::ranking::{Machine, RankPage, Standing};
 /// Lists members in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListRanks {
-    /// The board.
+    /// The name of the board.
     pub board: BoardName,
     /// The scores to read.
     pub standing: Standing,
     /// Where the page begins.
     pub start: PageStart,
-    /// Most members on the page.
+    /// The most members to return.
     pub members_max: usize,
 }
 
 /// Where a page begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PageStart {
-    /// Behind this many members.
+    /// After this many members.
     Behind(u64),
-    /// This many members in front of one; the page is empty if it is not in the standing.
+    /// At a number of members before a given one; the page is empty if that one is not in the
+    /// standing.
     Around {
-        /// The member.
+        /// The id of the member.
         member: MemberId,
-        /// Members in front of it.
+        /// The number of members to list before it.
         before: u64,
     },
 }

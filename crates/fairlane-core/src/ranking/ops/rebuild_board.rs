@@ -1,4 +1,4 @@
-//! `rebuild_board`: counts a board again from a source, and switches to the result at once.
+//! `rebuild_board`: recounts a board from a source, and then replaces its scores in one step.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,13 +12,13 @@ use crate::ranking::apply::{Change, Item, Origin};
 use crate::ranking::state::{Generation, Staged};
 use crate::ranking::{Machine, NewEvent, NewScore, Outcome};
 
-/// One step of a rebuild. Until it is finished, readers see the board as it was, and commands change
-/// both.
+/// One step of a rebuild. Until it is finished, readers see the old scores, and commands change
+/// both the old and the new ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebuildBoard {
-    /// The board.
+    /// The name of the board.
     pub board: BoardName,
-    /// The rebuild.
+    /// The id of the rebuild.
     pub rebuild: RebuildId,
     /// The step.
     pub step: RebuildStep,
@@ -31,7 +31,7 @@ pub enum RebuildStep {
     Begin,
     /// Adds events of the source. Those older than the horizon count, too.
     Events {
-        /// Rows of the source that were sent before.
+        /// The number of rows of the source that were sent before.
         from: u64,
         /// The next rows.
         #[serde(deserialize_with = "list::<RECORD_EVENTS_MAX, _, _>")]
@@ -39,7 +39,7 @@ pub enum RebuildStep {
     },
     /// Adds values of the source.
     Scores {
-        /// Rows of the source that were sent before.
+        /// The number of rows of the source that were sent before.
         from: u64,
         /// The next rows.
         #[serde(deserialize_with = "list::<RECORD_EVENTS_MAX, _, _>")]
@@ -47,7 +47,7 @@ pub enum RebuildStep {
     },
     /// Replaces the scores of the board by those of the rebuild.
     Finish {
-        /// All rows of the source.
+        /// The number of rows of the source.
         rows: u64,
     },
     /// Drops the rebuild.
@@ -59,26 +59,26 @@ pub enum RebuildStep {
 pub enum BoardRebuilt {
     /// The rebuild is under way.
     Ongoing {
-        /// Rows that were taken.
+        /// The number of rows taken so far.
         rows: u64,
     },
     /// The board has the scores of the rebuild.
     Finished {
-        /// Its members.
+        /// The number of its members.
         members: u64,
     },
     /// The rebuild was dropped.
     Aborted,
     /// A row was refused; the rows before it were taken.
     Refused {
-        /// Rows that were taken.
+        /// The number of rows taken so far.
         rows: u64,
         /// What the board refused, such as an event that is too old.
         outcome: Outcome,
     },
-    /// Rows are missing before these.
+    /// The rows do not continue those that were taken.
     OutOfStep {
-        /// Rows that were taken.
+        /// The number of rows taken so far.
         rows: u64,
     },
     /// There is no such rebuild; another one or the close of a season has dropped it.

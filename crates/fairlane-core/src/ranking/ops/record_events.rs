@@ -15,7 +15,7 @@ use crate::ranking::{Machine, NewEvent, Outcome, RankEntry};
 /// events may arrive in any order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordEvents {
-    /// The board.
+    /// The name of the board.
     pub board: BoardName,
     /// The events.
     #[serde(deserialize_with = "list::<RECORD_EVENTS_MAX, _, _>")]
@@ -27,7 +27,7 @@ pub struct RecordEvents {
 /// The reply to [`RecordEvents`], to `cancel_events` and to `set_scores`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventsRecorded {
-    /// The outcome of each.
+    /// The events were applied or refused, each with an outcome.
     Recorded {
         /// The outcomes, in the order of the command.
         outcomes: Vec<Outcome>,
@@ -35,7 +35,7 @@ pub enum EventsRecorded {
         /// Members that are not in it are left out.
         ranks: Vec<RankEntry>,
     },
-    /// There is no such board: make it first.
+    /// There is no such board; create it first.
     UnknownBoard,
     /// The rule of the board does not allow the operation: boards that count or sum take events and
     /// cancellations, the others take scores.

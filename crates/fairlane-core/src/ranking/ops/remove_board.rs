@@ -9,7 +9,7 @@ use crate::ranking::Machine;
 /// Removes a board. It is gone at once; its rows are dropped in small steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoveBoard {
-    /// The board.
+    /// The name of the board.
     pub board: BoardName,
 }
 

@@ -12,7 +12,7 @@ use crate::ranking::{BoardSettings, Machine};
 /// scores follow from the other settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetBoard {
-    /// The board.
+    /// The name of the board.
     pub board: BoardName,
     /// Its settings.
     pub settings: BoardSettings,

@@ -14,7 +14,7 @@ use crate::ranking::{EventsRecorded, Machine, NewScore};
 /// repeatedly: the best value counts, or the one with the highest version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetScores {
-    /// The board.
+    /// The name of the board.
     pub board: BoardName,
     /// The values.
     #[serde(deserialize_with = "list::<RECORD_EVENTS_MAX, _, _>")]

@@ -13,7 +13,7 @@ use crate::ranking::{Machine, RankPage, RanksListed, Standing};
 /// Shows the ranks of members, for instance of a user and of the user's friends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShowRanks {
-    /// The board.
+    /// The name of the board.
     pub board: BoardName,
     /// The scores to read.
     pub standing: Standing,

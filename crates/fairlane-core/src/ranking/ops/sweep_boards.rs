@@ -1,4 +1,4 @@
-//! `sweep_boards`: removes windows and forgets events whose time has come.
+//! `sweep_boards`: removes expired windows and forgets events beyond the horizon.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +11,8 @@ use crate::ranking::journal::Journal;
 use crate::ranking::state::Generation;
 use crate::ranking::window::Slot;
 
-/// Removes windows that are not kept any more, and forgets events beyond the horizon, a bounded
-/// number at a time.
+/// Removes windows past their retention and forgets events beyond the horizon, a bounded number at
+/// a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepBoards {
     /// Most boards to bring up to date.
@@ -26,7 +26,7 @@ pub struct BoardsSwept {
     pub boards: usize,
     /// Events that were forgotten and windows that were removed.
     pub removed: usize,
-    /// When the next board is due, in microseconds; `None` if no board will be.
+    /// The time until the next board is due, in microseconds; `None` if no board is due later.
     pub next_in_us: Option<u64>,
 }
 
@@ -75,7 +75,7 @@ impl Machine {
 }
 
 impl Generation {
-    /// Removes up to `most` windows and events whose time has come; returns how many.
+    /// Removes up to `most` windows and events that are due; returns how many.
     fn remove_due(&mut self, journal: &mut Journal, now: Micros, most: usize) -> usize {
         let mut removed = 0;
         while removed < most

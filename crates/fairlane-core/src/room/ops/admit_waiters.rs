@@ -12,7 +12,7 @@ use crate::room::{Machine, RoomTotals};
 /// that no command reaches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdmitWaiters {
-    /// The room.
+    /// The name of the room.
     pub room: RoomName,
 }
 
@@ -25,9 +25,9 @@ pub struct WaitersAdmitted {
     pub expired: u64,
     /// Waiters that were dropped because they fell silent.
     pub silent: u64,
-    /// Active places.
+    /// The number of active places.
     pub active: u64,
-    /// All who wait.
+    /// The number of waiters.
     pub waiting: u64,
 }
 

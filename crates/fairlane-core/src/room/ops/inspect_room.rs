@@ -9,7 +9,7 @@ use crate::room::{Machine, RoomView};
 /// Shows a room.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InspectRoom {
-    /// The room.
+    /// The name of the room.
     pub room: RoomName,
 }
 

@@ -9,15 +9,15 @@ use crate::numbers::{Micros, within};
 use crate::room::state::{Place, PlaceState, Room};
 use crate::room::{Machine, PlaceStatus, RoomPhase};
 
-/// Joins a room. A user who has a place already keeps it, with its token; joining again is a sign of
-/// life.
+/// Joins a room. A user who has a place already keeps it, with its token; joining again counts as a
+/// poll.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinRoom {
     /// The room, which is made if it does not exist.
     pub room: RoomName,
-    /// The user.
+    /// The id of the user.
     pub user: UserId,
-    /// A new random token, for the case that the user has no place yet.
+    /// A new random token, used if the user has no place yet.
     pub token: PlaceToken,
     /// The priority class, from 0.
     pub class: u32,

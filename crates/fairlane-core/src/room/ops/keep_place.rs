@@ -1,4 +1,4 @@
-//! `keep_place`: a waiter's poll, which is its sign of life.
+//! `keep_place`: a waiter's poll, which keeps its place.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::room::{Machine, PlaceStatus, PlaceView};
 /// Keeps a waiter's place until it has missed its next poll by the room's retention, and shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeepPlace {
-    /// The room.
+    /// The name of the room.
     pub room: RoomName,
     /// The token of the place.
     pub token: PlaceToken,

@@ -10,7 +10,7 @@ use crate::room::Machine;
 /// Leaves a room. A free place goes to the next waiter in the same step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaveRoom {
-    /// The room.
+    /// The name of the room.
     pub room: RoomName,
     /// The token of the place.
     pub token: PlaceToken,

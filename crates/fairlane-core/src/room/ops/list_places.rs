@@ -12,13 +12,13 @@ use crate::room::{Machine, PlaceEntry};
 /// Lists places. The list of waiters of a frozen room is the list of its tickets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListPlaces {
-    /// The room.
+    /// The name of the room.
     pub room: RoomName,
     /// Which places to list.
     pub listing: PlaceListing,
     /// The rank of the first place on the page, from 0.
     pub from: u64,
-    /// Most places on the page.
+    /// The most places to return.
     pub places_max: usize,
 }
 

@@ -11,16 +11,16 @@ use crate::room::{Machine, RoomView};
 /// Lists rooms.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListRooms {
-    /// Only rooms behind this one.
+    /// Lists only rooms after this one; `None` for the first page.
     pub after: Option<RoomName>,
-    /// Most rooms on the page.
+    /// The most rooms to return.
     pub rooms_max: usize,
 }
 
 /// The reply to [`ListRooms`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoomsListed {
-    /// The rooms.
+    /// The rooms, ordered by name.
     pub rooms: Vec<RoomView>,
     /// Where the next page begins; `None` on the last page.
     pub next: Option<RoomName>,

@@ -21,7 +21,7 @@ pub struct PauseRoom {
 /// The reply to [`PauseRoom`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RoomPaused {
-    /// The room is paused, or not, as asked.
+    /// The room is paused or resumed, as requested.
     Set {
         /// Active places.
         active: u64,

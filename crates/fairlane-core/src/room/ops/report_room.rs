@@ -1,4 +1,4 @@
-//! `report_room`: what the back end behind a room answered, which adapts the admission rate.
+//! `report_room`: adapts the admission rate to responses of the back end behind a room.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,17 +8,17 @@ use crate::names::RoomName;
 use crate::numbers::{Fence, Micros, within};
 use crate::room::Machine;
 
-/// Reports responses of the back end. A refusal cuts the admission rate, which then grows back, and
-/// a time to retry stops admission until then.
+/// Reports responses of the back end. A refusal cuts the admission rate, which then grows back. A
+/// Retry-After stops admission for its duration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportRoom {
-    /// The room.
+    /// The name of the room.
     pub room: RoomName,
     /// Responses that were not refusals.
     pub answered: u64,
     /// Whether the back end refused a request.
     pub refused: bool,
-    /// The time to retry that came with a refusal, in milliseconds; 0 without one.
+    /// The Retry-After of a refusal, in milliseconds; 0 if there was none.
     pub retry_after_ms: u64,
 }
 

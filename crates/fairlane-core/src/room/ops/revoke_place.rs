@@ -11,9 +11,9 @@ use crate::room::Machine;
 /// Takes a place away, for operators. The user may join again, behind all others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevokePlace {
-    /// The room.
+    /// The name of the room.
     pub room: RoomName,
-    /// The user.
+    /// The id of the user.
     pub user: UserId,
 }
 

@@ -48,7 +48,7 @@ pub enum PhaseSet {
         /// Active places.
         active: u64,
     },
-    /// A pre-queue begins in a room without waiters only.
+    /// A pre-queue can begin only in a room without waiters.
     NotEmpty,
     /// There are too many rooms.
     TooManyRooms,
@@ -113,7 +113,7 @@ impl Room {
                 }
                 self.draw = DrawState { seed, commitment, ..DrawState::default() };
                 self.phase = RoomPhase::Prequeue;
-                // Users that join after the draw stand behind all tickets.
+                // Users that join after the draw come after all tickets.
                 self.next_number = self.next_number.max(ROOM_TICKETS);
             }
         }

@@ -1,4 +1,4 @@
-//! `show_place`: the state of a place, without a sign of life.
+//! `show_place`: the state of a place. It does not count as a poll.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::room::{Machine, PlaceStatus, PlaceView};
 /// Shows a place. Only [`PlaceView::Active`] lets its user pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShowPlace {
-    /// The room.
+    /// The name of the room.
     pub room: RoomName,
     /// The token of the place.
     pub token: PlaceToken,

@@ -8,8 +8,8 @@ use crate::limits::{ROOM_STEP_PLACES_MAX, SWEEP_ROOMS_MAX};
 use crate::numbers::Micros;
 use crate::room::Machine;
 
-/// Brings rooms up to date whose time has come: places end, silent waiters are dropped, and waiters
-/// are admitted. A sweep that has moved many places leaves the other rooms to the next one.
+/// Brings rooms up to date that are due for a change: places end, silent waiters are dropped, and
+/// waiters are admitted. A sweep that has moved many places leaves the other rooms to the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepRooms {
     /// Most rooms to bring up to date.
@@ -21,7 +21,7 @@ pub struct SweepRooms {
 pub struct RoomsSwept {
     /// Rooms that were brought up to date.
     pub rooms: usize,
-    /// When the next room is due, in microseconds; `None` if no room will be.
+    /// The time until the next room is due, in microseconds; `None` if no room is due later.
     pub next_in_us: Option<u64>,
 }
 

@@ -15,7 +15,7 @@ use hyper::body::{Body, Frame};
 use tokio::io::{AsyncRead, DuplexStream, ReadBuf, duplex};
 use tokio_util::sync::CancellationToken;
 
-/// Bytes that are produced ahead of the reader, beside the page they come from.
+/// Most bytes that are produced ahead of the reader, not counting the page they come from.
 const AHEAD_BYTES: usize = 64 * 1024;
 /// Bytes of one frame.
 const CHUNK_BYTES: usize = 16 * 1024;

@@ -20,13 +20,13 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::Event;
 use crate::app::Shared;
 
-/// The least time between two reads of a bulk action.
+/// The shortest time between two reads of a bulk action.
 const SPACING: Duration = Duration::from_millis(100);
-/// The most time between two reads of a bulk action, unless many are followed.
+/// The longest time between two reads of a bulk action, unless many are followed.
 const READ_EVERY: Duration = Duration::from_secs(1);
-/// Reads a second of all bulk actions of one group.
+/// Limit on the reads per second of all bulk actions of one group.
 const GROUP_READS_PER_SECOND: u32 = 100;
-/// Reads a second of all bulk actions.
+/// Limit on the reads per second of all bulk actions.
 const READS_PER_SECOND: u32 = 1000;
 /// The name of the last event.
 const ENDED: &str = "ended";
@@ -87,7 +87,7 @@ impl BulkWatchers {
     /// Notifies the watchers of these bulk actions, or of all in these groups.
     pub fn notify<'a>(&self, changed: impl Iterator<Item = Changed<'a>>) {
         let mut last = None;
-        // Jobs of one bulk action often follow each other.
+        // Consecutive jobs often belong to the same bulk action.
         let mut changed = changed.filter(|one| last.replace(*one) != Some(*one)).peekable();
         if changed.peek().is_none() {
             return;
@@ -208,7 +208,8 @@ fn event(view: &BulkView) -> Event {
     let ended = view.finished_at.filter(|_| view.state.is_final());
     let data = serde_json::to_string(&views::BulkView::from(view)).expect("a bulk action can be serialized");
     match ended {
-        // The id of the last event stays the same, whatever is counted or summarized later.
+        // The id of the last event does not depend on counts or on the summary, which may change
+        // later.
         Some(at) => Event { name: ENDED, id: format!("ended-{}", at.0), data },
         None => {
             let mut hasher = DefaultHasher::new();

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use fairlane_core::queue::{self, JobReceipt, Outcome, Verdict};
 use fairlane_core::{Command, GroupId, Reply};
 
-/// Customers that are counted by name between two calls of [`CustomerCounts::take`]; the jobs of
-/// further ones are counted together.
+/// Most customers that are counted by name between two calls of [`CustomerCounts::take`]; the jobs
+/// of further ones are counted together.
 const NAMED_MAX: usize = 20_000;
 
 /// Jobs of one customer, or of several.
@@ -15,7 +15,7 @@ const NAMED_MAX: usize = 20_000;
 pub(crate) struct Jobs {
     /// Jobs that were enqueued.
     pub arrived: u64,
-    /// Jobs that a worker has answered: done, failed or to be retried.
+    /// Jobs that a worker has settled as done, as failed or to be retried.
     pub served: u64,
 }
 
@@ -26,12 +26,12 @@ impl std::ops::AddAssign for Jobs {
     }
 }
 
-/// The jobs of some time.
+/// The jobs of a period of time, by customer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CustomerJobs {
-    /// Those of customers that are counted by name.
+    /// Jobs of customers that are counted by name.
     pub named: HashMap<GroupId, Jobs>,
-    /// Those of all others.
+    /// Jobs of all other customers.
     pub others: Jobs,
 }
 

@@ -32,7 +32,7 @@ pub(super) fn event_tap(engine: Arc<dyn Engine>, live: Arc<Live>) -> Arc<dyn Eng
     layer(engine, Hooks::default().submit(tap))
 }
 
-/// What an engine returns for a command.
+/// The result of submitting a command to an engine.
 type Submitted = Result<Reply, EngineError>;
 
 async fn submit(engine: Arc<dyn Engine>, command: Command, live: Arc<Live>) -> Submitted {

@@ -14,7 +14,7 @@ use super::{Event, listener};
 use crate::app::Shared;
 use crate::problem::{Problem, ProblemKind};
 
-/// The time between two reads. Workers store progress as often.
+/// The time between two reads. Workers store progress at the same interval.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Sends the states of a job until it has ended.
@@ -37,7 +37,8 @@ async fn keep_reading(app: Shared, job: JobRef, states: watch::Sender<Latest>) {
             () = states.closed() => return,
             () = app.stopping.cancelled() => return,
         }
-        // A read that failed is repeated. A job that is gone ended a while ago.
+        // A read that failed is repeated. A job that no longer exists has ended and is past its
+        // retention.
         match read(&app, &job).await {
             Ok(event) => {
                 let is_end = event.is_end();

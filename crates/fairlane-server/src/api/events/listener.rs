@@ -24,10 +24,10 @@ use crate::app::Shared;
 /// The interval between two comments, which keep proxies from closing a silent stream and detect
 /// clients that are gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Tells a client after how long to reconnect.
+/// The delay before a client reconnects.
 const RETRY: &str = "retry: 2000\n\n";
 
-/// An event without content; browsers ignore one without data.
+/// An event with dummy data, because browsers ignore an event without data.
 const TICK: &[u8] = b"event: tick\ndata: 1\n\n";
 
 /// Sends the states of a bulk action until it has ended.

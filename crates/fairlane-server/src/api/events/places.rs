@@ -1,7 +1,7 @@
 //! One poller for each followed place in a waiting room.
 //!
-//! A poll is the sign of life of a waiter, so a user whose stream is open keeps the place. The room
-//! says when to poll again, which bounds the polls of all its waiters.
+//! A poll keeps the place of a waiter, so a user whose stream is open keeps the place. The room
+//! determines when to poll again, which bounds the polls of all its waiters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::problem::Problem;
 /// The time until the next poll after one that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Sends the states of a place, as `show` makes events of them, until it is active or has ended.
+/// Sends the states of a place, converted to events by `show`, until it is active or has ended.
 pub(crate) async fn follow(
     app: &Shared,
     room: RoomName,

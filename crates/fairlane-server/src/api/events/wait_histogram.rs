@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Buckets for each power of two.
 const STEPS: u64 = 4;
-/// Enough for waits of years.
+/// Number of buckets, enough for waits of years.
 const BUCKETS: usize = 160;
 
 /// Counts of waits, by length.
@@ -22,8 +22,8 @@ impl WaitHistogram {
         self.0[bucket(wait_ms)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The median and the 99th percentile in milliseconds, and an empty histogram again; `None` if
-    /// nothing was recorded.
+    /// The median and the 99th percentile in milliseconds; `None` if nothing was recorded. Empties
+    /// the histogram.
     pub fn take(&self) -> Option<(u64, u64)> {
         let counts: Vec<u64> = self.0.iter().map(|count| count.swap(0, Ordering::Relaxed)).collect();
         let total: u64 = counts.iter().sum();

@@ -18,7 +18,7 @@ use crate::problem::Problem;
 
 /// The shortest wait for a time that has passed; doubled while leases find nothing.
 const TIMED_WAIT_MIN: Duration = Duration::from_millis(1);
-/// Leases a second of all polls together without a wake-up.
+/// Limit on the leases per second that all polls together make without a wake-up.
 const BACKSTOP_LEASES_PER_SECOND: u64 = 1000;
 
 /// A valid request.
@@ -52,7 +52,7 @@ struct NumberedPoll {
     ended: CancellationToken,
 }
 
-/// Leases until there is a job.
+/// Leases repeatedly until there is a job.
 pub(super) async fn poll(app: &Shared, request: &PollRequest) -> Result<PollReply, Problem> {
     let registration = app.polls.register(request)?;
     let deadline = Instant::now() + request.wait;
@@ -89,8 +89,8 @@ fn lease(request: &PollRequest) -> Lease {
 
 /// How long to wait for a wake-up before the next lease.
 fn pause(wake_at: Option<Instant>, timeouts: u32, polls: u64) -> Duration {
-    // The poll that was given the time of the next job may have ended by then, so all polls lease
-    // again periodically: the more there are, the less often each has to.
+    // The poll that holds the timer for the next job may have ended by then, so all polls lease
+    // again periodically: the more polls there are, the less often each of them.
     let backstop =
         Duration::from_millis(TIMER_BACKSTOP_MS * polls.div_ceil(BACKSTOP_LEASES_PER_SECOND).max(1));
     let Some(wake_at) = wake_at else { return backstop };

@@ -115,7 +115,7 @@ async fn lease_anonymous(engine: Arc<dyn Engine>, mut lease: Lease) -> Result<Le
                 let wake_at = wake_in_us.map(from_now);
                 return Ok(LeaseAttempt { jobs: ReleaseOnDrop::new(Some(engine), jobs), wake_at });
             }
-            // Another request of the worker was faster.
+            // A concurrent request of the worker used a higher number first.
             Leased::Superseded { newest } if newest.0 <= LAST.load(Ordering::Relaxed) => {}
             // No request of this process had that number: retrying below it would never end.
             Leased::Superseded { newest } => return Err(superseded(newest.0)),

@@ -1,4 +1,4 @@
-//! A board and its source, as lines of JSON: the board is rebuilt from it, or compared with it.
+//! Rebuilds a board from its source, or compares it with one; a source is lines of JSON.
 //!
 //! Invariant: a body is read as fast as the engine takes its rows, in memory that does not depend on
 //! its length; a comparison keeps a bounded number of members.

@@ -1,4 +1,4 @@
-//! What is read of a board: pages of its standing, and the ranks of members.
+//! Reads a board: pages of its standing, and the ranks of members.
 
 use axum::extract::State;
 use fairlane::views::{MemberRankView, RankPageView, schema};
@@ -15,9 +15,9 @@ use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
 use crate::problem::{Problem, ProblemKind};
 
-/// Members on a page by default.
+/// Default number of members on a page.
 const MEMBERS: usize = 10;
-/// Members in front of one by default.
+/// Default number of members before the requested one.
 const BEFORE: u64 = 5;
 
 /// The board and the member in a path.

@@ -1,4 +1,4 @@
-//! What changes the scores of a board: events, cancellations and values.
+//! Changes the scores of a board: events, cancellations and values.
 
 use axum::extract::State;
 use fairlane::views::{BoardOutcomeView, MemberRankView, schema};

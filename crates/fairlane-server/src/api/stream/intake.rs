@@ -20,7 +20,7 @@ use crate::idempotency::{IN_DOUBT, IdFrom, IdempotencyKey, line_stem, reused};
 use crate::problem::Problem;
 use crate::quota::charge_and_wait;
 
-/// Invalid lines that a response lists.
+/// Most invalid lines that a response lists.
 const ERRORS_MAX: usize = 100;
 
 /// The group and bulk action of a stream's jobs, and the ids of jobs without one.
@@ -171,7 +171,7 @@ pub struct Intake<'a> {
     sender: JobSender<Line>,
     /// Invalid lines that are not counted yet, with their reasons.
     invalid: VecDeque<(u64, String)>,
-    /// Invalid lines that no quota was charged for yet.
+    /// Number of invalid lines that were not charged to the quota yet.
     uncharged: u64,
     tally: Tally,
 }

@@ -1,4 +1,4 @@
-//! The flood: as much as a key can send of one kind, on many connections at once.
+//! The flood: requests of one kind, as fast as possible, on many connections at once.
 //!
 //! Batches and streams send jobs that exist already: the work is the same, and the memory of the
 //! server does not grow.

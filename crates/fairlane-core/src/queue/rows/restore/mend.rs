@@ -1,7 +1,7 @@
-//! A queue from rows of which some are missing.
+//! Makes a consistent queue from rows of which some are missing.
 //!
-//! Jobs are what counts: each that is there is in one place afterwards, and can be served. Leases whose batch
-//! is lost end, fair orders begin anew, and counts are counted.
+//! Every remaining job is in exactly one place afterwards and can be served. Leases whose batch is
+//! missing end, fair orders are rebuilt, and counts are recounted.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::queue::lane::{Entry, LaneKey, Order, Standing};
 use super::{Listed, Machine, Restore, Restored};
 
 impl Restore {
-    /// The machine, every row of which is still to be written; and what was mended.
+    /// The mended machine, with every row marked as changed, and the list of repairs.
     pub(super) fn mend(mut self) -> Restored<Machine> {
         self.mend_bulks_of_jobs();
         self.mend_leases();
@@ -33,7 +33,8 @@ impl Restore {
         }
     }
 
-    /// A bulk action that is gone would drop its jobs; these have lost theirs by mistake.
+    /// Detaches jobs from missing bulk actions: otherwise they would be dropped, as jobs of a
+    /// removed bulk action are.
     fn mend_bulks_of_jobs(&mut self) {
         let machine = &mut self.machine;
         let lost = |key: &JobKey| {
@@ -52,7 +53,7 @@ impl Restore {
         self.note(lost.len(), "jobs have lost their bulk action and run without it");
     }
 
-    /// Jobs whose batch is not there go back to their lanes.
+    /// Returns leased jobs whose batch is missing to their lanes.
     fn mend_leases(&mut self) {
         let mut ended = 0;
         for (_, key) in self.jobs.clone() {
@@ -99,7 +100,7 @@ impl Restore {
         self.fill_lists().expect("every list that is named is there");
     }
 
-    /// Whatever has ended is filed, so that it is removed when its time comes.
+    /// Files every ended job, so that it is removed when its retention ends.
     fn mend_ends(&mut self) {
         let machine = &mut self.machine;
         let filed: std::collections::BTreeSet<JobKey> =
@@ -134,7 +135,7 @@ impl Restore {
         self.note(unfiled, "ended jobs are kept as if they had just ended");
     }
 
-    /// No number is given twice.
+    /// Raises the counters, so that no fence and no number is issued twice.
     fn mend_counters(&mut self) {
         let machine = &mut self.machine;
         let newest = machine.batches.keys().copied().max().unwrap_or_default();
@@ -163,7 +164,7 @@ impl Restore {
         }
     }
 
-    /// A bulk action has the jobs that are there, and ends when they have.
+    /// Recounts bulk actions from the remaining jobs, so that they can end.
     fn mend_bulks(&mut self) {
         let mut left: BTreeMap<u64, u64> = BTreeMap::new();
         for job in self.machine.jobs.values().filter(|job| !job.place.is_end() && !job.cancelled) {
