@@ -1,6 +1,5 @@
 -- Statements whose plans do not depend on the statistics of the tables. With those that a VACUUM
--- leaves behind, PostgreSQL may keep all rows of a shard in memory and compare each of them with
--- each row of the batch. Without "material" it looks every row up in the index.
+-- leaves behind, PostgreSQL may compare each row of a shard with each row of the batch.
 
 -- Takes a shard and reads its next rows, as before. The mirror is asked by its primary key: with the
 -- end of the job among the conditions, PostgreSQL may walk the index of all ended jobs for each row.
@@ -84,11 +83,11 @@ END $$;
 
 -- Moves rows from the outbox to the mirror, as before. Each row is found by the index: OFFSET keeps
 -- PostgreSQL from comparing all rows of the shard with the batch, which it prefers while statistics
--- say that a shard has few rows. The statement fails for a batch that has a job twice, and nothing of
+-- say that a shard has few rows. Rows are inserted in the order of the batch. The statement fails for a batch that has a job twice, and nothing of
 -- it remains; then the rows move one by one, in order, and the first row of a job counts.
 CREATE OR REPLACE FUNCTION fairlane_outbox_move(shard smallint, done jsonb) RETURNS void LANGUAGE plpgsql
 SET enable_bitmapscan = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_material = off SET enable_memoize = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -98,10 +97,10 @@ BEGIN
         DELETE FROM fairlane_outbox o
         USING (
             SELECT found.place, moved.error, moved.name
-            FROM jsonb_to_recordset(done) AS moved(xid text, id bigint, error jsonb, name text),
+            FROM jsonb_to_recordset(done) AS moved(xid xid8, id bigint, error jsonb, name text),
                 LATERAL (
                     SELECT i.ctid AS place FROM fairlane_outbox i
-                    WHERE i.shard = fairlane_outbox_move.shard AND i.xid = moved.xid::xid8 AND i.id = moved.id
+                    WHERE i.shard = fairlane_outbox_move.shard AND i.xid = moved.xid AND i.id = moved.id
                     OFFSET 0
                 ) AS found
         ) AS moved
@@ -113,7 +112,7 @@ BEGIN
     INSERT INTO fairlane_mirror AS m (group_id, id, type, status, job, error, queued_at, ended_at)
     SELECT job->>'group', name, job->>'type', CASE WHEN error IS NULL THEN 'QUEUED' ELSE 'FAILED' END,
         job, error, created_at, CASE WHEN error IS NOT NULL THEN now() END
-    FROM gone ORDER BY xid, id
+    FROM gone
     ON CONFLICT (group_id, id) DO UPDATE SET job = EXCLUDED.job, queued_at = EXCLUDED.queued_at
     WHERE m.job IS NULL;
 EXCEPTION WHEN cardinality_violation THEN
