@@ -17,6 +17,7 @@ use fairlane_worker::Worker;
 use crate::activity;
 use crate::bulk::NewBulk;
 use crate::dead::Dead;
+use crate::enqueue_batcher::EnqueueBatcher;
 use crate::error::Error;
 use crate::group::Group;
 use crate::job::{Job, Receipt};
@@ -50,6 +51,8 @@ pub struct Fairlane {
     engine: Arc<dyn Engine>,
     /// The address that the engine was opened at; `None` if the caller opened the engine.
     address: Option<Arc<str>>,
+    /// Sends small enqueues together.
+    enqueues: Arc<EnqueueBatcher>,
     /// The client for locks, started when the first lock is acquired.
     locks: Arc<OnceLock<LockClient>>,
 }
@@ -93,7 +96,8 @@ impl Fairlane {
 
     /// A queue on an engine that is already open.
     pub fn from_engine(engine: Arc<dyn Engine>) -> Self {
-        Self { engine, address: None, locks: Arc::default() }
+        let enqueues = EnqueueBatcher::new(engine.clone());
+        Self { engine, address: None, enqueues, locks: Arc::default() }
     }
 
     fn at(url: &str, engine: Arc<dyn Engine>) -> Self {
@@ -137,7 +141,7 @@ impl Fairlane {
     /// ([`Job::into_command`]).
     pub async fn enqueue_commands(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>, Error> {
         let names: Vec<_> = jobs.iter().map(|new| new.job.clone()).collect();
-        let enqueued = self.engine.enqueue_all(jobs).await?;
+        let enqueued = self.enqueues.enqueue(jobs).await?;
         let replies = names.into_iter().zip(enqueued.receipts.into_iter().zip(enqueued.backlogs));
         Ok(replies.map(|(job, (receipt, backlog))| Receipt { job, receipt, backlog }).collect())
     }

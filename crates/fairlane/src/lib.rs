@@ -62,6 +62,7 @@ mod callbacks;
 mod dead;
 mod depth;
 mod duration;
+mod enqueue_batcher;
 mod error;
 mod fairlane;
 mod group;
