@@ -2,7 +2,9 @@
 //!
 //! A page and a language are listed with the number of their blocks and the tests that run them. A
 //! test takes the blocks from the page itself, so an edited block is run as edited; a new block
-//! changes the number and is found here. Blocks that no test can run are listed with the reason.
+//! changes the number and is found here. Blocks that no test can run are listed with the reason. A
+//! line with values of another run (`room verify … --seed …`) or the name of another machine
+//! (`redis://redis:6379`) is only compared; a test runs the command with values of its own.
 //!
 //! Left out: blocks of `text`, which are output and pictures, and code within a line.
 

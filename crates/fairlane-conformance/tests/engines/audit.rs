@@ -530,10 +530,8 @@ async fn work(engine: Arc<dyn Engine>, number: usize, stop: Arc<AtomicBool>) -> 
             new
         });
         if round >= full_until {
-            let enqueued = engine.enqueue_all(new).await.expect("it is answered");
-            if enqueued.backlogs.iter().any(|backlog| *backlog > BACKLOG_MAX) {
-                full_until = round + 10;
-            }
+            let backlogs = engine.enqueue_all(new).await.expect("it is answered").backlogs;
+            full_until = if backlogs.iter().any(|backlog| *backlog > BACKLOG_MAX) { round + 10 } else { 0 };
         }
         let leased = leaser.lease(&types, 30, 30_000).await.expect("it is answered").jobs;
         let outcome = |index: usize| match index % 9 {

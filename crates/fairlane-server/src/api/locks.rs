@@ -69,7 +69,7 @@ struct AcquireRequest {
     /// Whether to leave a lock that has become free to the waiter that is next.
     #[serde(default)]
     fair: bool,
-    /// How many milliseconds the lock stays free if its lease ends without a release.
+    /// How many milliseconds no caller gets the lock if its lease ends without a release.
     #[schema(minimum = 0, maximum = 60000, default = 0)]
     lock_delay_ms: Option<u64>,
     /// The longest time to hold the lock in milliseconds, renewals included.

@@ -33,12 +33,12 @@ use fairlane_trials::{
 };
 
 const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [--redis 1] [--slots N] | \
-    rooms crowd|scale|draw|fire … | rankings scale [--members N] | \
+    rooms crowd|scale|draw|fire|passes … | rankings scale [--members N] | \
     downstream [--seconds N] | \
     dashboard [--groups N] [--jobs N] [--rounds N] [--open N] [--seconds N] | hold [--redis 1] [--jobs N] [--stuck N] | failover [--rounds N] [--seconds N] | \
     attack --program PATH [NAME…] [--seconds N] [--json] | \
     outbox kills|order|speed|outages [--rounds N] [--jobs N] [--seconds N] | \
-    locks fire|races|crowd|names|speed | \
+    locks fire|races|crowd|names|speed|contend | \
     http [cycle|single|idle|flood] [--rounds N] [--connections N]";
 
 /// The least ratio of the server's rate with batches to the rate of the library.

@@ -28,7 +28,7 @@ pub struct LockView {
     pub waiters: u64,
     /// Waiters that the lock is reserved for.
     pub reserved: u64,
-    /// How many milliseconds the lock stays free after a holder has died.
+    /// For how many more milliseconds no caller gets the lock, because a holder has died.
     pub delay_ms: u64,
 }
 

@@ -69,7 +69,7 @@ pub struct Arguments {
     /// The longest time to hold the lock; the command is stopped then
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     max_hold: Option<Duration>,
-    /// How long the lock stays free if this program dies, so that what it has begun can end
+    /// How long no one gets the lock if this program dies, so that its last requests can end
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0s")]
     lock_delay: Duration,
     /// The name that others see [default: host, program and process id]

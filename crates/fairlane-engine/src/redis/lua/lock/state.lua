@@ -1,5 +1,5 @@
 -- One lock and its holders. The row of a lock is the text kind:delay:next:waiters:holder, where `delay`
--- is the time until which it stays free, `next` the next place of a waiter and `waiters` their number.
+-- is the time until which no one gets it, `next` the next place of a waiter and `waiters` their number.
 -- The holder of an exclusive lock stands in the row. Other locks have a hash of holders by token, and
 -- `lock-ends:<name>` has their tokens by the end of their leases. A holder that was granted the lock as a
 -- waiter has the process that was signalled at its end, until it renews or acquires.
