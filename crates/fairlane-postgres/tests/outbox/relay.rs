@@ -185,3 +185,23 @@ async fn a_relay_resumes_by_itself_after_outages_of_the_database_and_the_queue()
     until_async("the third job arrives", async || is_queued("after").await).await;
     running.abort();
 }
+
+/// The plan is made while statistics say that the outbox is empty, and kept by the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn moving_a_batch_reads_no_other_rows_of_a_large_shard() {
+    let setup = Setup::new().await;
+    setup.postgres.sql("VACUUM ANALYZE fairlane_outbox");
+    let read = setup.postgres.sql(
+        "SELECT fairlane_outbox_move(0::smallint, '[]'); \
+         INSERT INTO fairlane_outbox (job) SELECT jsonb_build_object('group', 'a', 'type', 't', 'id', number) \
+             FROM generate_series(1, 5000) AS number; \
+         BEGIN; \
+         SELECT fairlane_outbox_move(shard, jsonb_agg(jsonb_build_object('xid', xid::text, 'id', id))) \
+             FROM (SELECT * FROM fairlane_outbox ORDER BY shard, xid, id LIMIT 100) AS batch GROUP BY shard; \
+         SELECT idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'fairlane_outbox'; \
+         COMMIT",
+    );
+    let read: u64 = read.lines().filter_map(|line| line.parse().ok()).max().expect("a count of rows");
+    assert!((100..1000).contains(&read), "{read} rows were read to move 100 of 5,000");
+    assert_eq!(setup.postgres.sql("SELECT count(*) FROM fairlane_outbox"), "4900");
+}
