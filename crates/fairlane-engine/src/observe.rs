@@ -70,7 +70,7 @@ pub fn gauges(queue: &QueueView) {
     }
     for (name, number) in [
         (names::BACKLOG, queue.backlog),
-        (names::BACKLOG_LIMIT, queue.settings.whole_backlog_max),
+        (names::BACKLOG_LIMIT, queue.settings.queue_backlog_max),
         (names::STORED_BYTES, queue.stored_bytes),
         (names::STORED_BYTES_LIMIT, queue.settings.stored_bytes_max),
         (names::WAITING, queue.waiting),

@@ -68,7 +68,7 @@ fn unattended_types(queue: &QueueView, types: &[(TypeId, TypeView)]) -> impl Ite
 fn nearly_full(queue: &QueueView) -> impl Iterator<Item = String> {
     let is_nearly =
         |used: u64, most: u64| u128::from(used) * 100 >= u128::from(most) * u128::from(NEARLY_FULL);
-    let (backlog, backlog_max) = (queue.backlog, queue.settings.whole_backlog_max);
+    let (backlog, backlog_max) = (queue.backlog, queue.settings.queue_backlog_max);
     let jobs = is_nearly(backlog, backlog_max)
         .then(|| format!("the queue is nearly full: {backlog} of {backlog_max} jobs"));
     let (bytes, bytes_max) = (queue.stored_bytes, queue.settings.stored_bytes_max);

@@ -122,7 +122,7 @@ table! {
         max_throttle_count => max_throttle_count: Whole<u32>,
         max_loss_count => max_loss_count: Whole<u32>,
         group_backlog_max => group_backlog_max: Whole<u64>,
-        whole_backlog_max => whole_backlog_max: Whole<u64>,
+        queue_backlog_max => queue_backlog_max: Whole<u64>,
         group_stored_bytes_max => group_stored_bytes_max: StoredBytes,
         stored_bytes_max => stored_bytes_max: StoredBytes,
         completed_retention_ms => completed_retention_ms: Millis,

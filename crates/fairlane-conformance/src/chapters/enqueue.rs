@@ -398,7 +398,7 @@ async fn a_full_group_is_refused_with_a_retry_time(queue: Subject) {
 }
 
 async fn a_full_queue_refuses_with_a_retry_time(queue: Subject) {
-    queue.set_queue(Settings { whole_backlog_max: 3, ..Settings::default() }).await;
+    queue.set_queue(Settings { queue_backlog_max: 3, ..Settings::default() }).await;
     queue.add([job("a", "1"), delayed(1000, "b", "1"), job("c", "1")]).await;
     assert_eq!(queue.enqueue([job("d", "1")]).await, [refused(Refusal::QueueFull)]);
     queue.lease_one().await;
@@ -417,7 +417,7 @@ async fn a_refused_job_leaves_nothing_behind(queue: Subject) {
 }
 
 async fn a_known_job_of_a_full_group_still_exists(queue: Subject) {
-    queue.set_queue(Settings { group_backlog_max: 1, whole_backlog_max: 1, ..Settings::default() }).await;
+    queue.set_queue(Settings { group_backlog_max: 1, queue_backlog_max: 1, ..Settings::default() }).await;
     queue.add([job("g", "1")]).await;
     assert_eq!(queue.enqueue([job("g", "1")]).await, [EXISTS]);
 }

@@ -108,7 +108,7 @@ async fn a_full_group_or_queue_keeps_the_job_dead(queue: Subject) {
     queue.add([job("g", "1")]).await;
     for full in [
         Settings { group_backlog_max: 1, ..Settings::default() },
-        Settings { whole_backlog_max: 1, ..Settings::default() },
+        Settings { queue_backlog_max: 1, ..Settings::default() },
     ] {
         queue.set_queue(full).await;
         assert_eq!(queue.requeue("g", &["dead"]).await, [Requeued::Full]);

@@ -49,7 +49,7 @@ async fn settings_are_kept_and_shown(queue: Subject) {
         max_throttle_count: 1,
         max_loss_count: 2,
         group_backlog_max: 3,
-        whole_backlog_max: 1 << 53,
+        queue_backlog_max: 1 << 53,
         group_stored_bytes_max: 4,
         stored_bytes_max: 5,
         completed_retention_ms: 0,
@@ -123,7 +123,7 @@ async fn caps_hold_for_jobs_already_there(queue: Subject) {
 
 async fn a_smaller_backlog_drops_nothing(queue: Subject) {
     queue.add(jobs("g", 10)).await;
-    queue.set_queue(Settings { group_backlog_max: 5, whole_backlog_max: 5, ..Settings::default() }).await;
+    queue.set_queue(Settings { group_backlog_max: 5, queue_backlog_max: 5, ..Settings::default() }).await;
     assert_eq!(queue.queue_view().await.backlog, 10);
     assert!(matches!(queue.enqueue([job("h", "1")]).await[..], [JobReceipt::Refused { .. }]));
     assert_eq!(queue.serve_all(5).await.len(), 10);
@@ -140,7 +140,7 @@ async fn settings_out_of_range_are_invalid(queue: Subject) {
     let wrong = [
         Settings { max_retry_count: ATTEMPTS_MAX + 1, ..Settings::default() },
         Settings { group_backlog_max: 0, ..Settings::default() },
-        Settings { whole_backlog_max: u64::MAX, ..Settings::default() },
+        Settings { queue_backlog_max: u64::MAX, ..Settings::default() },
         Settings { group_stored_bytes_max: 0, ..Settings::default() },
         Settings { stored_bytes_max: u64::MAX, ..Settings::default() },
         Settings { completed_retention_ms: u64::MAX, ..Settings::default() },

@@ -420,7 +420,7 @@ async fn a_job_with_the_id_of_a_callback_is_left_as_it_is(queue: Subject) {
 
 /// A group with a full backlog must not keep its bulk actions from ending.
 async fn a_callback_is_added_to_a_full_queue(queue: Subject) {
-    let full = Settings { group_backlog_max: 1, whole_backlog_max: 1, ..Settings::default() };
+    let full = Settings { group_backlog_max: 1, queue_backlog_max: 1, ..Settings::default() };
     queue.set_queue(Settings { stored_bytes_max: 8, group_stored_bytes_max: 8, ..full }).await;
     let leased = leased_bulk(&queue).await;
     queue.add([NewJob { payload: bytes("12345678"), ..job("g", "1") }]).await;

@@ -382,7 +382,7 @@ pub const ATTEMPTS_MAX: u32 = 10_000;
 /// Default limit on the unfinished jobs of one group that are not in flight.
 pub const GROUP_BACKLOG_MAX: u64 = 10_000_000;
 /// Default limit on the unfinished jobs of all groups that are not in flight.
-pub const WHOLE_BACKLOG_MAX: u64 = 50_000_000;
+pub const QUEUE_BACKLOG_MAX: u64 = 50_000_000;
 /// Default limit on the stored bytes of one group, finished jobs included: payloads and results of
 /// its jobs, payloads and summaries of its bulk actions. A job is accepted while less is stored, so
 /// the last one may exceed it.

@@ -79,7 +79,7 @@ impl Settings {
             ("max_throttle_count", self.max_throttle_count.to_string()),
             ("max_loss_count", self.max_loss_count.to_string()),
             ("group_backlog_max", self.group_backlog_max.to_string()),
-            ("whole_backlog_max", self.whole_backlog_max.to_string()),
+            ("whole_backlog_max", self.queue_backlog_max.to_string()),
             ("group_stored_bytes_max", number(self.group_stored_bytes_max)),
             ("stored_bytes_max", number(self.stored_bytes_max)),
             ("completed_retention_ms", self.completed_retention_ms.to_string()),

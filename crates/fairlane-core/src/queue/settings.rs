@@ -73,7 +73,8 @@ pub struct Settings {
     /// The backlog at which the enqueues of a group are refused.
     pub group_backlog_max: u64,
     /// The backlog at which all enqueues are refused.
-    pub whole_backlog_max: u64,
+    #[serde(rename = "whole_backlog_max")]
+    pub queue_backlog_max: u64,
     /// The stored bytes at which the enqueues of a group are refused, finished jobs included.
     pub group_stored_bytes_max: u64,
     /// The stored bytes at which all enqueues are refused, finished jobs included.
@@ -104,7 +105,7 @@ impl Default for Settings {
             max_throttle_count: limits::MAX_THROTTLE_COUNT,
             max_loss_count: limits::MAX_LOSS_COUNT,
             group_backlog_max: limits::GROUP_BACKLOG_MAX,
-            whole_backlog_max: limits::WHOLE_BACKLOG_MAX,
+            queue_backlog_max: limits::QUEUE_BACKLOG_MAX,
             group_stored_bytes_max: limits::GROUP_STORED_BYTES_MAX,
             stored_bytes_max: limits::STORED_BYTES_MAX,
             completed_retention_ms: limits::COMPLETED_RETENTION_MS,

@@ -129,7 +129,7 @@ async fn a_job_is_counted_at_every_step_of_its_way() {
 #[tokio::test]
 async fn refused_jobs_are_counted_by_reason_and_warned_about() {
     let watched =
-        Watched::new(Settings { group_backlog_max: 2, whole_backlog_max: 10, ..Settings::default() });
+        Watched::new(Settings { group_backlog_max: 2, queue_backlog_max: 10, ..Settings::default() });
     watched.enqueue(1..=5).await;
     watched.assert_counts(&[
         ("bulk_action_enqueue_total{engine=embedded}", 2.0),
@@ -207,7 +207,7 @@ async fn waits_are_counted_by_how_they_ended_and_errors_by_kind() {
 
 #[tokio::test]
 async fn the_gauges_of_the_whole_and_of_types_are_what_inspect_says() {
-    let settings = Settings { whole_backlog_max: 500, stored_bytes_max: 4096, ..Settings::default() };
+    let settings = Settings { queue_backlog_max: 500, stored_bytes_max: 4096, ..Settings::default() };
     let watched = Watched::new(settings);
     watched.enqueue(1..=5).await;
     let leased = watched.lease(2).await;

@@ -64,7 +64,7 @@ struct SettingsResponse {
     /// Unfinished jobs of one group beyond which its enqueues are refused.
     group_backlog_max: u64,
     /// Unfinished jobs of all groups beyond which every enqueue is refused.
-    whole_backlog_max: u64,
+    queue_backlog_max: u64,
     /// Stored bytes of one group, including finished jobs, beyond which its enqueues are refused.
     group_stored_bytes_max: u64,
     /// Stored bytes of all groups, including finished jobs, beyond which every enqueue is refused.
@@ -99,7 +99,7 @@ impl From<Settings> for SettingsResponse {
             max_throttle_count: settings.max_throttle_count,
             max_loss_count: settings.max_loss_count,
             group_backlog_max: settings.group_backlog_max,
-            whole_backlog_max: settings.whole_backlog_max,
+            queue_backlog_max: settings.queue_backlog_max,
             group_stored_bytes_max: settings.group_stored_bytes_max,
             stored_bytes_max: settings.stored_bytes_max,
             completed_retention_ms: settings.completed_retention_ms,
@@ -192,7 +192,7 @@ struct Change {
     group_backlog_max: Option<u64>,
     /// Unfinished jobs of all groups beyond which every enqueue is refused.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_992_i64)]
-    whole_backlog_max: Option<u64>,
+    queue_backlog_max: Option<u64>,
     /// Stored bytes of one group, including finished jobs, beyond which its enqueues are refused.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_992_i64)]
     group_stored_bytes_max: Option<u64>,
@@ -243,7 +243,7 @@ impl Change {
             max_throttle_count: self.max_throttle_count.unwrap_or(settings.max_throttle_count),
             max_loss_count: self.max_loss_count.unwrap_or(settings.max_loss_count),
             group_backlog_max: self.group_backlog_max.unwrap_or(settings.group_backlog_max),
-            whole_backlog_max: self.whole_backlog_max.unwrap_or(settings.whole_backlog_max),
+            queue_backlog_max: self.queue_backlog_max.unwrap_or(settings.queue_backlog_max),
             group_stored_bytes_max: self.group_stored_bytes_max.unwrap_or(settings.group_stored_bytes_max),
             stored_bytes_max: self.stored_bytes_max.unwrap_or(settings.stored_bytes_max),
             completed_retention_ms: self.completed_retention_ms.unwrap_or(settings.completed_retention_ms),

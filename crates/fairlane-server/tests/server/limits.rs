@@ -3,7 +3,7 @@
 use fairlane_core::limits::{
     COST_MAX, DELAY_MS_MAX, EXTEND_JOBS_MAX, GROUP_BACKLOG_MAX, GROUP_BULKS_MAX, JSON_DEPTH_MAX,
     LEASE_BYTES_MAX, LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, NAME_BYTES_MAX, NOTE_BYTES_MAX,
-    PAYLOAD_BYTES_MAX, PICK_JOBS_MAX, RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX, TYPES_MAX, WHOLE_BACKLOG_MAX,
+    PAYLOAD_BYTES_MAX, PICK_JOBS_MAX, RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX, TYPES_MAX, QUEUE_BACKLOG_MAX,
 };
 use fairlane_server::{ServerSettings, openapi};
 use reqwest::{Method, StatusCode};
@@ -50,7 +50,7 @@ fn every_documented_limit_is_in_effect() {
         ("bulk actions", vec![GROUP_BULKS_MAX as u64]),
         ("a line", vec![longest_line]),
         ("a body", vec![(settings.body_bytes_max / MIB) as u64, settings.body_bytes_max as u64]),
-        ("unfinished jobs", vec![GROUP_BACKLOG_MAX, WHOLE_BACKLOG_MAX]),
+        ("unfinished jobs", vec![GROUP_BACKLOG_MAX, QUEUE_BACKLOG_MAX]),
     ] {
         assert_eq!(numbers(what), limits, "{what}");
     }

@@ -161,7 +161,7 @@ impl Part {
             rate: self.rate.filter(|_| !self.is_classic()),
             levels: self.levels,
             group_backlog_max: u64::from(u32::MAX),
-            whole_backlog_max: u64::from(u32::MAX),
+            queue_backlog_max: u64::from(u32::MAX),
             completed_kept_max: 0,
             failed_kept_max: 0,
             ..Settings::default()

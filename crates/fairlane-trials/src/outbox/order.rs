@@ -57,7 +57,7 @@ pub async fn run(plan: &Plan) -> Report {
     let (postgres, redis) = (PostgresServer::start(), RedisServer::start(ServerOptions::default()));
     ground::prepare(&postgres).await;
     let room = plan.jobs + plan.producers;
-    let settings = Settings { group_backlog_max: room, whole_backlog_max: room, ..Settings::default() };
+    let settings = Settings { group_backlog_max: room, queue_backlog_max: room, ..Settings::default() };
     let fairlane = Fairlane::open_with(&redis.url(), settings).await.expect("the queue opens");
     let (started, pool) = (Instant::now(), ground::pool(&postgres, plan.producers as usize).await);
     let each = plan.jobs.div_ceil(plan.producers);

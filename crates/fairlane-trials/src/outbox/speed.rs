@@ -126,7 +126,7 @@ pub async fn run(plan: &Plan) -> Report {
     let outbox = ground::prepare(&postgres).await;
     postgres.sql(TABLES);
     let settings =
-        Settings { group_backlog_max: 10_000_000, whole_backlog_max: 10_000_000, ..Settings::default() };
+        Settings { group_backlog_max: 10_000_000, queue_backlog_max: 10_000_000, ..Settings::default() };
     let fairlane = Fairlane::open_with(&redis.url(), settings.clone()).await.expect("the queue opens");
     let pool = ground::pool(&postgres, plan.producers).await;
     let mut commits = [const { Vec::new() }; 4];

@@ -52,7 +52,7 @@ impl Generator {
             max_throttle_count: dice.below(4) as u32,
             max_loss_count: dice.below(3) as u32,
             group_backlog_max: dice.pick(&[2, 8, 15, 1_000_000, 1_000_000]),
-            whole_backlog_max: dice.pick(&[25, 60, 1_000_000, 1_000_000, 1_000_000]),
+            queue_backlog_max: dice.pick(&[25, 60, 1_000_000, 1_000_000, 1_000_000]),
             group_stored_bytes_max: 1 << 40,
             stored_bytes_max: 1 << 40,
             completed_retention_ms: dice.pick(&[0, 3000, 20_000, 86_400_000]),
@@ -69,7 +69,7 @@ impl Generator {
             settings.stored_bytes_max = dice.pick(&[60, 150, 1 << 40]);
         }
         if self.floods || self.many_types {
-            (settings.group_backlog_max, settings.whole_backlog_max) = (1_000_000, 1_000_000);
+            (settings.group_backlog_max, settings.queue_backlog_max) = (1_000_000, 1_000_000);
         }
         Command::SetQueue(SetQueue { settings })
     }

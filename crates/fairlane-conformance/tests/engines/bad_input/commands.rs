@@ -267,8 +267,8 @@ fn settings() -> Vec<Bad> {
         ),
         bad(
             "room without end",
-            with(Settings { whole_backlog_max: u64::MAX, ..plain.clone() }),
-            &["whole_backlog_max"],
+            with(Settings { queue_backlog_max: u64::MAX, ..plain.clone() }),
+            &["queue_backlog_max"],
         ),
         bad(
             "kept for ever",

@@ -282,7 +282,7 @@ impl Machine {
                 return Some(Refusal::BulkSealed);
             }
         }
-        if self.backlog >= self.settings.whole_backlog_max {
+        if self.backlog >= self.settings.queue_backlog_max {
             return Some(Refusal::QueueFull);
         }
         if self.backlog_of(&new.job.group) >= self.settings.group_backlog_max {

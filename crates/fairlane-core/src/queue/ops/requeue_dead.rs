@@ -76,7 +76,7 @@ impl Machine {
             return Requeued::NotDead;
         }
         let group = self.jobs[key].group;
-        let full = self.backlog >= self.settings.whole_backlog_max
+        let full = self.backlog >= self.settings.queue_backlog_max
             || self.groups[group].backlog >= self.settings.group_backlog_max;
         if full {
             return Requeued::Full;

@@ -45,7 +45,7 @@ impl Operation for SetQueue {
         within("max_throttle_count", settings.max_throttle_count.into(), 0, attempts)?;
         within("max_loss_count", settings.max_loss_count.into(), 0, attempts)?;
         within("group_backlog_max", settings.group_backlog_max, 1, INTEGER_MAX)?;
-        within("whole_backlog_max", settings.whole_backlog_max, 1, INTEGER_MAX)?;
+        within("queue_backlog_max", settings.queue_backlog_max, 1, INTEGER_MAX)?;
         within("group_stored_bytes_max", settings.group_stored_bytes_max, 1, INTEGER_MAX)?;
         within("stored_bytes_max", settings.stored_bytes_max, 1, INTEGER_MAX)?;
         within("completed_retention_ms", settings.completed_retention_ms, 0, DELAY_MS_MAX)?;

@@ -141,7 +141,7 @@ impl Fields {
             max_throttle_count: self.number("max_throttle_count", absent.max_throttle_count)?,
             max_loss_count: self.number("max_loss_count", absent.max_loss_count)?,
             group_backlog_max: self.number("group_backlog_max", absent.group_backlog_max)?,
-            whole_backlog_max: self.number("whole_backlog_max", absent.whole_backlog_max)?,
+            queue_backlog_max: self.number("whole_backlog_max", absent.queue_backlog_max)?,
             group_stored_bytes_max: self.number("group_stored_bytes_max", absent.group_stored_bytes_max)?,
             stored_bytes_max: self.number("stored_bytes_max", absent.stored_bytes_max)?,
             completed_retention_ms: self.number("completed_retention_ms", absent.completed_retention_ms)?,
