@@ -81,30 +81,29 @@ BEGIN
     WHERE sized.bytes_before < bytes_max;
 END $$;
 
--- Moves rows from the outbox to the mirror, as before. Each row is found by the index: OFFSET keeps
--- PostgreSQL from comparing all rows of the shard with the batch, which it prefers while statistics
--- say that a shard has few rows. Rows are inserted in the order of the batch. The statement fails for a batch that has a job twice, and nothing of
--- it remains; then the rows move one by one, in order, and the first row of a job counts.
+-- Moves rows from the outbox to the mirror, as before. `done` is in the order of `xid` and `id`, and
+-- the scan of the index begins and ends with its first and last row, so that it reads no more of the
+-- shard than the batch and the rows of full groups between. The statement fails for a batch that has
+-- a job twice, and nothing of it remains; then the rows move one by one, in order, and the first row
+-- of a job counts.
 CREATE OR REPLACE FUNCTION fairlane_outbox_move(shard smallint, done jsonb) RETURNS void LANGUAGE plpgsql
-SET enable_bitmapscan = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET enable_memoize = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_bitmapscan = off SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off
+SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
+    first_xid xid8 := (done->0->>'xid')::xid8;
+    first_id bigint := (done->0->>'id')::bigint;
+    last_xid xid8 := (done->-1->>'xid')::xid8;
+    last_id bigint := (done->-1->>'id')::bigint;
     element jsonb;
 BEGIN
     WITH gone AS (
         DELETE FROM fairlane_outbox o
-        USING (
-            SELECT found.place, moved.error, moved.name
-            FROM jsonb_to_recordset(done) AS moved(xid xid8, id bigint, error jsonb, name text),
-                LATERAL (
-                    SELECT i.ctid AS place FROM fairlane_outbox i
-                    WHERE i.shard = fairlane_outbox_move.shard AND i.xid = moved.xid AND i.id = moved.id
-                    OFFSET 0
-                ) AS found
-        ) AS moved
-        WHERE o.ctid = moved.place
+        USING jsonb_to_recordset(done) AS moved(xid xid8, id bigint, error jsonb, name text)
+        WHERE o.shard = fairlane_outbox_move.shard
+            AND (o.xid, o.id) >= (first_xid, first_id) AND (o.xid, o.id) <= (last_xid, last_id)
+            AND o.xid = moved.xid AND o.id = moved.id
         RETURNING o.xid, o.id, o.job, o.created_at, moved.error, coalesce(
             moved.name, o.job->>'id', o.xid || '-' || o.id
         ) AS name
@@ -121,4 +120,43 @@ EXCEPTION WHEN cardinality_violation THEN
     END LOOP;
 END $$;
 
-ALTER FUNCTION fairlane_mirror_begin(jsonb) SET enable_material = off;
+-- Marks jobs as RUNNING under their leases, as before. The mirror is asked for one job at a time, by
+-- subqueries that PostgreSQL cannot turn into a join of all of its rows with the leases.
+CREATE OR REPLACE FUNCTION fairlane_mirror_begin(leases jsonb)
+RETURNS TABLE (group_id text, id text, ended boolean, result text) LANGUAGE plpgsql
+SET enable_bitmapscan = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    begun integer;
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM jsonb_to_recordset(leases) AS new(group_id text, id text)
+        WHERE (
+            SELECT m.fence FROM fairlane_mirror m WHERE m.group_id = new.group_id AND m.id = new.id
+        ) > 0
+    ) THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
+    INSERT INTO fairlane_mirror AS m (group_id, id, type, status, fence, attempts, started_at)
+    SELECT new.group_id, new.id, new.type, 'RUNNING', new.fence, new.attempts, now()
+    FROM jsonb_to_recordset(leases)
+        AS new(group_id text, id text, type text, fence bigint, attempts integer)
+    ON CONFLICT (group_id, id) DO UPDATE
+    SET status = 'RUNNING', fence = EXCLUDED.fence, attempts = EXCLUDED.attempts,
+        started_at = now(), touched_at = now(), ended_at = NULL, error = NULL
+    WHERE m.status <> 'SUCCEEDED' AND m.fence <= EXCLUDED.fence;
+    GET DIAGNOSTICS begun = ROW_COUNT;
+    IF begun = jsonb_array_length(leases) THEN
+        RETURN;
+    END IF;
+    -- A statement of its own, which sees what the first one has waited for.
+    RETURN QUERY
+    SELECT new.group_id, new.id, coalesce(m.status = 'SUCCEEDED', false), m.result::text
+    FROM jsonb_to_recordset(leases) AS new(group_id text, id text, fence bigint)
+    LEFT JOIN LATERAL (
+        SELECT * FROM fairlane_mirror o WHERE o.group_id = new.group_id AND o.id = new.id OFFSET 0
+    ) AS m ON true
+    WHERE m.id IS NULL OR m.status = 'SUCCEEDED' OR m.fence > new.fence;
+END $$;

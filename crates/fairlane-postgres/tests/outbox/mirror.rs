@@ -286,3 +286,34 @@ async fn a_job_that_a_crashed_database_forgot_to_have_begun_still_ends_once() {
     assert_eq!(runs.load(Ordering::SeqCst), 1);
     pool.stop().await;
 }
+
+/// The plan is made while statistics say that the mirror is empty, and kept by the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn beginning_a_lease_reads_no_other_rows_of_a_large_mirror() {
+    let setup = Setup::new().await;
+    setup.postgres.sql("VACUUM ANALYZE fairlane_mirror");
+    // The second of the jobs has a younger lease.
+    let begin = |fence: u32| {
+        let lease = "jsonb_build_object('group_id', 'a', 'id', number::text, 'type', 't', 'attempts', 1, \
+                     'fence', CASE number WHEN 2 THEN 1 ELSE FENCE END)";
+        let lease = lease.replace("FENCE", &fence.to_string());
+        format!(
+            "SELECT id FROM fairlane_mirror_begin((SELECT jsonb_agg({lease}) FROM generate_series(1, 50) AS number))"
+        )
+    };
+    let read = setup.postgres.sql(&format!(
+        "SELECT count(*) FROM fairlane_mirror_begin('[]'); \
+         INSERT INTO fairlane_mirror (group_id, id, type, status, fence, queued_at) \
+             SELECT 'a', number::text, 't', 'QUEUED', CASE number WHEN 2 THEN 9 ELSE 0 END, now() \
+             FROM generate_series(1, 5000) AS number; \
+         BEGIN; {}; \
+         SELECT 'read ' || idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'fairlane_mirror'; \
+         COMMIT",
+        begin(5)
+    ));
+    let read = read.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>();
+    let [_, superseded, count] = read[..] else { panic!("{read:?}") };
+    assert_eq!(superseded, "2");
+    let count: u64 = count.strip_prefix("read ").and_then(|count| count.parse().ok()).expect("a count");
+    assert!(count < 500, "{count} rows were read to begin 50 of 5,000");
+}
