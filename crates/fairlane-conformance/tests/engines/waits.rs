@@ -348,3 +348,21 @@ async fn a_waiting_lease_whose_connection_is_cut_loses_no_job() {
         assert_eq!(waiting.await.unwrap(), [id]);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_waits_though_the_server_accepts_no_further_connection() {
+    let servers = Servers::One(RedisServer::start(ServerOptions::default()));
+    let mut scene = Scene::open(&servers).await;
+    let clients: String =
+        redis::cmd("CLIENT").arg("LIST").query(&mut scene.nodes[0]).expect("it is answered");
+    let mut limit = redis::cmd("CONFIG");
+    limit.arg("SET").arg("maxclients").arg(clients.lines().count());
+    limit.exec(&mut scene.nodes[0]).expect("the limit is set");
+    let waiting = lease_when_woken(&scene, "late");
+    scene.until_popping(1).await;
+    enqueue(&scene.engine, &["1"]).await;
+    assert_eq!(waiting.await.unwrap(), ["1"]);
+    let refused: redis::InfoDict =
+        redis::cmd("INFO").arg("stats").query(&mut scene.nodes[0]).expect("it is answered");
+    assert!(refused.get::<u64>("rejected_connections").is_some_and(|count| count > 0));
+}

@@ -41,7 +41,8 @@ impl WokenCall {
         Self { address, is_met, connection: Mutex::new(None) }
     }
 
-    /// Waits for a token of one of these types and runs the call; `None` if the connection is in use.
+    /// Waits for a token of one of these types and runs the call; `None` if the connection is in use, or
+    /// if the server accepts no further one.
     pub async fn run(
         &self,
         keys: &Keys,
@@ -50,20 +51,22 @@ impl WokenCall {
         call: Cmd,
     ) -> Result<Option<WokenReply>, EngineError> {
         let Ok(mut held) = self.connection.try_lock() else { return Ok(None) };
-        let connection = match &*held {
-            Some(connection) => connection.clone(),
-            None => {
-                held.insert(Connection::open(self.address.clone(), None, self.is_met.clone()).await?).clone()
-            }
-        };
+        let Ok((connection, link)) = self.connect(&mut held).await else { return Ok(None) };
         let at_most = at_most.clamp(POP_MIN, POP_MAX);
-        let link = connection.link().await?;
         let close = CloseOnDrop { connection: &connection, is_over: false };
         let both = [pop(keys, types, at_most), call];
         let [popped, reply] = answered(&connection, at_most, link.query_both(both)).await?;
         close.over();
         let is_woken = popped.map_err(|error| link.explain(&error))? != Value::Nil;
         Ok(Some(WokenReply { is_woken, reply, link }))
+    }
+
+    async fn connect(&self, held: &mut Option<Connection>) -> Result<(Connection, Link), EngineError> {
+        let connection = match held {
+            Some(connection) => connection,
+            None => held.insert(Connection::open(self.address.clone(), None, self.is_met.clone()).await?),
+        };
+        Ok((connection.clone(), connection.link().await?))
     }
 }
 
