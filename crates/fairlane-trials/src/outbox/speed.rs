@@ -20,8 +20,7 @@ use super::ground::{self, GROUP, TYPE};
 const COMMIT_RATIO_MIN: f64 = 0.9;
 /// The least ratio of the rate of a relay to that of batched INSERTs.
 const RELAY_RATIO_MIN: f64 = 0.5;
-/// The largest ratio of the time to the start of a job to that of a NOTIFY and a round trip to
-/// Redis.
+/// The largest ratio of the time to the start of a job to that of a NOTIFY and a Redis round trip.
 const START_RATIO_MAX: f64 = 4.0;
 /// Rows of one batched INSERT, as many as a relay passes on at a time.
 const BATCH: usize = 500;
