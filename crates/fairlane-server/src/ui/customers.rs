@@ -94,7 +94,7 @@ pub(super) fn table<'a>(view: &View, ranking: &Ranking, groups: impl Iterator<It
                     th.number scope="col" { "Done/s" }
                     th scope="col" { "Share got, and due" }
                     th scope="col" { "Limits" }
-                    th.number scope="col" { "Wait" }
+                    th.number scope="col" { "Held back" }
                     th scope="col" { "Backlog" }
                 } }
                 tbody {
@@ -111,7 +111,7 @@ pub(super) fn table<'a>(view: &View, ranking: &Ranking, groups: impl Iterator<It
                                 None => span.muted { "–" },
                             } }
                             td { (limits(line)) }
-                            td.number { (span(line.backoff_ms)) }
+                            td.number { (held_back(line)) }
                             td { (chart::spark("Backlog in the last minute", &ranked.trend.iter().map(|value| *value as f64).collect::<Vec<_>>())) }
                         }
                     }
@@ -119,6 +119,11 @@ pub(super) fn table<'a>(view: &View, ranking: &Ranking, groups: impl Iterator<It
             }
         }
     }
+}
+
+/// How long limits held back the jobs of a customer when they last did.
+fn held_back(line: &GroupLine) -> Markup {
+    html! { @if line.backoff_ms == 0 { span.muted { "none" } } @else { (span(line.backoff_ms)) } }
 }
 
 fn limits(line: &GroupLine) -> Markup {
@@ -164,7 +169,7 @@ async fn named_list(
                         th.number scope="col" { "Waiting" }
                         th.number scope="col" { "In flight" }
                         th scope="col" { "Limits" }
-                        th.number scope="col" { "Wait" }
+                        th.number scope="col" { "Held back" }
                     } }
                     tbody {
                         @if let Some((group, found)) = &found {
@@ -193,7 +198,7 @@ fn row(view: &View, line: &GroupLine) -> Markup {
             td.number { (count(line.waiting)) }
             td.number { (count(line.in_flight)) }
             td { (limits(line)) }
-            td.number { (span(line.backoff_ms)) }
+            td.number { (held_back(line)) }
         }
     }
 }
