@@ -27,6 +27,9 @@ const SHARED_BYTES: usize = 256 * 1024;
 pub(crate) struct EnqueueBatcher {
     engine: Arc<dyn Engine>,
     is_remote: bool,
+    /// The runtime that drives the connection of the engine. Calls may come from others, which may end
+    /// or rest when a call returns.
+    runtime: Option<Handle>,
     state: Mutex<State>,
 }
 
@@ -46,7 +49,7 @@ struct Call {
 impl EnqueueBatcher {
     pub fn new(engine: Arc<dyn Engine>) -> Arc<Self> {
         let is_remote = engine.name() != "embedded";
-        Arc::new(Self { engine, is_remote, state: Mutex::default() })
+        Arc::new(Self { engine, is_remote, runtime: Handle::try_current().ok(), state: Mutex::default() })
     }
 
     /// Adds jobs and returns their receipts in order.
@@ -108,17 +111,18 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.0.state();
         let calls = state.next_calls();
-        let runtime = Handle::try_current();
+        let runtime = self.0.runtime.clone().or_else(|| Handle::try_current().ok());
         match runtime {
-            Ok(runtime) if !calls.is_empty() => {
+            Some(runtime) if !calls.is_empty() => {
                 let slot = Slot(self.0.clone());
                 drop(state);
                 runtime.spawn(send(slot, calls));
             }
-            // Without a runtime nothing can be sent: the callers get an error.
             _ => {
                 state.in_flight -= 1;
-                if runtime.is_err() {
+                calls.into_iter().rev().for_each(|call| state.waiting.push_front(call));
+                // Without a runtime and without another command nothing sends them: they get an error.
+                if state.in_flight == 0 {
                     state.waiting.clear();
                 }
             }
@@ -184,8 +188,12 @@ mod tests {
         });
         let engine = EmbeddedEngine::new(Settings::default(), Clock::System).unwrap();
         let engine = layer(Arc::new(engine), hooks);
-        let batcher = EnqueueBatcher { engine, is_remote: true, state: Mutex::default() };
-        (Arc::new(batcher), gate, commands)
+        (batcher_of(engine), gate, commands)
+    }
+
+    fn batcher_of(engine: Arc<dyn Engine>) -> Arc<EnqueueBatcher> {
+        let runtime = Handle::try_current().ok();
+        Arc::new(EnqueueBatcher { engine, is_remote: true, runtime, state: Mutex::default() })
     }
 
     fn jobs(number: usize) -> Vec<NewJob> {
@@ -267,7 +275,7 @@ mod tests {
         });
         let engine = EmbeddedEngine::new(Settings::default(), Clock::System).unwrap();
         let engine = layer(Arc::new(engine), failing);
-        let batcher = Arc::new(EnqueueBatcher { engine, is_remote: true, state: Mutex::default() });
+        let batcher = batcher_of(engine);
         let mut calls = JoinSet::new();
         for number in 0..20 {
             start(&batcher, &mut calls, number).await;
@@ -280,5 +288,61 @@ mod tests {
         invalid[0].payload = vec![b'x'; PAYLOAD_BYTES_MAX + 1].into();
         assert!(matches!(batcher.enqueue(invalid).await, Err(EngineError::Invalid(_))));
         assert_eq!(batcher.state().in_flight, 0);
+    }
+
+    /// Each thread has a runtime of its own, which rests between two calls.
+    #[test]
+    fn calls_that_wait_are_sent_though_the_runtime_of_the_call_before_rests() {
+        let opener = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let (batcher, gate, _) = opener.block_on(async { gated() });
+        let calls: Vec<_> = (0..IN_FLIGHT_MAX + 3)
+            .map(|number| {
+                let batcher = batcher.clone();
+                std::thread::spawn(move || {
+                    let own = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    let enqueued = own.block_on(batcher.enqueue(jobs(number)));
+                    // The runtime lives on, and does nothing.
+                    (own, enqueued)
+                })
+            })
+            .collect();
+        gate.add_permits(1000);
+        let ended: Vec<_> = calls.into_iter().map(|call| call.join().unwrap()).collect();
+        assert!(ended.iter().all(|(_, enqueued)| enqueued.is_ok()));
+        assert_eq!(batcher.state().in_flight, 0);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_dropped_on_a_thread_without_a_runtime_fails_no_other() {
+        let (batcher, gate, _) = gated();
+        let without = EnqueueBatcher {
+            engine: batcher.engine.clone(),
+            is_remote: true,
+            runtime: None,
+            state: Mutex::default(),
+        };
+        let batcher = Arc::new(without);
+        let own = batcher.clone();
+        let mut first = Box::pin(async move { own.enqueue(jobs(50)).await });
+        assert!(poll_once(first.as_mut()).await.is_none());
+        let mut calls = JoinSet::new();
+        for number in 0..IN_FLIGHT_MAX + 1 {
+            start(&batcher, &mut calls, number).await;
+        }
+        std::thread::spawn(move || drop(first)).join().unwrap();
+        gate.add_permits(1000);
+        while let Some(ended) = calls.join_next().await {
+            assert!(ended.unwrap().1.is_ok());
+        }
+        assert_eq!(batcher.state().in_flight, 0);
+    }
+
+    /// Polls a future once.
+    async fn poll_once<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
+        std::future::poll_fn(|context| match std::pin::Pin::new(&mut future).poll(context) {
+            std::task::Poll::Ready(output) => std::task::Poll::Ready(Some(output)),
+            std::task::Poll::Pending => std::task::Poll::Ready(None),
+        })
+        .await
     }
 }
