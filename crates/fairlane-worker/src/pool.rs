@@ -358,7 +358,8 @@ impl Pool {
         self.shared.active_jobs.len()
     }
 
-    /// Stops the worker: leases nothing more and lets running jobs end. When only
+    /// Stops the worker: starts nothing more and lets running jobs end. A lease request whose reply
+    /// is missing is repeated, and its jobs are handed back. When only
     /// `cancel_grace_period` of the grace period is left, it requests the remaining jobs to stop.
     /// Jobs that do not end within the grace period are handed back. Then it waits for the engine
     /// to acknowledge every settlement. The stop takes at most the grace period and a few seconds,

@@ -222,6 +222,10 @@ impl Fetcher {
             return Ok(TurnEnd::Interrupted);
         };
         if let Fetched::Empty(wake_at) = self.start(class, batch?) {
+            if wake_at.is_some() {
+                // A time that was not known before the wait, such as that of a delayed job.
+                self.empty_waits = 0;
+            }
             let class = &mut self.classes[class];
             (class.empty, class.wake_at) = (Some(Instant::now()), wake_at);
         }
