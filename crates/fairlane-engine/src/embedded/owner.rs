@@ -173,22 +173,17 @@ impl Owner {
         Some(PendingReply { reply, outcome, command: again, reads })
     }
 
-    /// Persists the changes of a turn and replies. The last command gets its reply first: a lease that
-    /// waited for a job of this turn can begin while the producer is still being woken.
+    /// Persists the changes of a turn, and replies.
     fn end_turn(&mut self, Turn { replies, .. }: Turn) {
         let persisted =
             if replies.is_empty() { Ok(()) } else { self.persistence.persist(&mut self.machines) };
-        let mut outcomes = Vec::with_capacity(replies.len());
-        for PendingReply { reply, outcome, command, reads } in replies {
-            let outcome = match (&persisted, command) {
+        for PendingReply { reply, mut outcome, command, reads } in replies {
+            outcome = match (&persisted, command) {
                 (Ok(()), _) => outcome,
                 (Err(_), Some(command)) if reads => Ok(self.apply_to_machine(command)),
                 (Err(NotPersisted::Value(_)), Some(command)) => self.carry_out_alone(command),
                 (Err(not_persisted), _) => outcome.and(Err(not_persisted.error().clone())),
             };
-            outcomes.push((reply, outcome));
-        }
-        for (reply, outcome) in outcomes.into_iter().rev() {
             // A caller that was dropped repeats its command if it needs the reply.
             let _ = reply.send(outcome);
         }

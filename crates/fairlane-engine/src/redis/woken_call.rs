@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::redis::{Cmd, RedisError, Value};
 use fairlane_core::TypeId;
@@ -21,11 +21,22 @@ use super::keys::Keys;
 use super::wake_listener::{POP_MAX, POP_MIN, answered, pop};
 use crate::engine::EngineError;
 
+/// How long callers do without the connection after it could not be opened.
+const CONNECT_PAUSE: Duration = Duration::from_secs(30);
+
 pub(super) struct WokenCall {
     address: Arc<Address>,
     is_met: Arc<AtomicBool>,
-    /// Opened by the first caller, and held by the current one.
-    connection: Mutex<Option<Connection>>,
+    /// Held by the current caller.
+    line: Mutex<Line>,
+}
+
+/// The connection, opened by the first caller.
+#[derive(Default)]
+struct Line {
+    connection: Option<Connection>,
+    /// Until when no caller tries to connect, because the last one could not.
+    closed_until: Option<Instant>,
 }
 
 /// How a call ended, and whether a token had arrived.
@@ -38,7 +49,7 @@ pub(super) struct WokenReply {
 
 impl WokenCall {
     pub fn new(address: Arc<Address>, is_met: Arc<AtomicBool>) -> Self {
-        Self { address, is_met, connection: Mutex::new(None) }
+        Self { address, is_met, line: Mutex::default() }
     }
 
     /// Waits for a token of one of these types and runs the call; `None` if the connection is in use, or
@@ -50,9 +61,16 @@ impl WokenCall {
         at_most: Duration,
         call: Cmd,
     ) -> Result<Option<WokenReply>, EngineError> {
-        let Ok(mut held) = self.connection.try_lock() else { return Ok(None) };
-        let Ok((connection, link)) = self.connect(&mut held).await else { return Ok(None) };
+        let Ok(mut line) = self.line.try_lock() else { return Ok(None) };
+        if line.closed_until.is_some_and(|until| Instant::now() < until) {
+            return Ok(None);
+        }
         let at_most = at_most.clamp(POP_MIN, POP_MAX);
+        let connected = tokio::time::timeout(at_most, self.connect(&mut line.connection)).await;
+        let Ok(Ok((connection, link))) = connected else {
+            line.closed_until = Some(Instant::now() + CONNECT_PAUSE);
+            return Ok(None);
+        };
         let close = CloseOnDrop { connection: &connection, is_over: false };
         let both = [pop(keys, types, at_most), call];
         let [popped, reply] = answered(&connection, at_most, link.query_both(both)).await?;
