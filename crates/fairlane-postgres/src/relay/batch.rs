@@ -144,8 +144,11 @@ impl Shard {
                     moved["name"] = without_nul(&row.key()).into();
                 }
             }
-            done.push(moved);
+            done.push((row.xid.parse::<u64>().unwrap_or_default(), row.id, moved));
         }
+        // The function reads the rows from the first to the last.
+        done.sort_by_key(|(xid, id, _)| (*xid, *id));
+        let done: Vec<Value> = done.into_iter().map(|(_, _, moved)| moved).collect();
         if done.is_empty() {
             self.transaction.end("ROLLBACK").await?;
         } else {
