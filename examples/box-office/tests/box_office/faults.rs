@@ -78,13 +78,19 @@ async fn a_stale_fence_is_refused() {
 /// The process ends after the provider has charged: the job confirms the seat.
 #[tokio::test]
 async fn a_payment_that_was_charged_before_a_crash_is_confirmed() {
-    let shop = start(&[]).await;
+    // The job that confirms the seat reaches the queue after the charge.
+    let is_charged = Arc::new(AtomicBool::new(false));
+    let switch = is_charged.clone();
+    let early =
+        move |stem: &str| (stem == "enqueue" && !switch.load(Ordering::SeqCst)).then_some(Fault::Hangs);
+    let shop = start_on(faulty(&memory().await, early), &[]).await;
     let ada = Visitor::join(&shop, "ada").await;
     let order = ada.hold("schedule-001", 1).await;
     let begun = shop.shop.store.begin_payment(order.id.clone(), "ada".to_owned(), (now_ms(), now_ms())).await;
     let Payable::Begun(attempt) = begun.unwrap() else { panic!("the seat is held") };
     let charge = shop.shop.provider.charge(attempt.key(), "ada".to_owned(), attempt.price).await.unwrap();
     assert_eq!(charge, Charge::Charged);
+    is_charged.store(true, Ordering::SeqCst);
     until_async("it is confirmed", async || ada.reservation(&order).await["status"] == "CONFIRMED").await;
     assert_eq!(settled(&shop).await.points, 100);
     shop.stop().await;
