@@ -9,12 +9,13 @@ use crate::error::Error;
 use crate::sql::{LOCKS, sql};
 
 /// The steps, in order.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     include_str!("schema/001_outbox_and_mirror.sql"),
     include_str!("schema/002_functions.sql"),
     include_str!("schema/003_failed_jobs.sql"),
     include_str!("schema/004_cheaper_statements.sql"),
     include_str!("schema/005_steady_plans.sql"),
+    include_str!("schema/006_fewer_steps.sql"),
 ];
 
 /// The number of the migration lock among the advisory locks of the outbox.

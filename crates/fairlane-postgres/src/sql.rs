@@ -22,22 +22,36 @@ pub(crate) const LOCKS: i32 = 0x6661_6972;
 /// Number of shards; groups are spread over them by hash. The schema has the same number.
 pub(crate) const SHARDS: i16 = 16;
 
-const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
-
 /// A statement without a name.
 pub(crate) fn sql(text: &'static str) -> Query<'static, Postgres, PgArguments> {
     sqlx::query(text).persistent(false)
 }
 
-/// JSON in the text of a statement. It is written in hexadecimal, so that no value and no setting of
-/// the server can end the literal.
+/// A string in the text of a statement. In this form a backslash always escapes, whatever the
+/// settings of the server are, and the connections use UTF-8.
+pub(crate) fn text_literal(text: &str) -> String {
+    let mut literal = String::with_capacity(text.len() + text.len() / 8 + 16);
+    literal.push_str("E'");
+    for character in text.chars() {
+        if matches!(character, '\'' | '\\') {
+            literal.push(character);
+        }
+        literal.push(character);
+    }
+    literal.push('\'');
+    literal
+}
+
+/// JSON in the text of a statement.
 pub(crate) fn json_literal(value: &Value) -> String {
-    let text = value.to_string();
-    let digits = text.bytes().flat_map(|byte| [byte >> 4, byte & 15]);
-    let mut literal = String::with_capacity(2 * text.len() + 64);
-    literal.push_str("convert_from(decode('");
-    literal.extend(digits.map(|digit| char::from(HEX_DIGITS[usize::from(digit)])));
-    literal + "', 'hex'), 'UTF8')::jsonb"
+    text_literal(&value.to_string()) + "::jsonb"
+}
+
+/// An array of strings in the text of a statement.
+pub(crate) fn texts_literal<T: AsRef<str>>(texts: &[T]) -> String {
+    let quoted = |text: &T| format!("\"{}\"", text.as_ref().replace('\\', r"\\").replace('"', "\\\""));
+    let elements: Vec<String> = texts.iter().map(quoted).collect();
+    text_literal(&format!("{{{}}}", elements.join(","))) + "::text[]"
 }
 
 /// Connections on which the same few statements run. The most recently used one is reused first,
@@ -126,10 +140,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_literal_has_no_character_of_its_value() {
-        let literal = json_literal(&serde_json::json!(["'; DROP TABLE orders; --", "\\", "$$"]));
-        let inner = literal.strip_prefix("convert_from(decode('").unwrap();
-        let inner = inner.strip_suffix("', 'hex'), 'UTF8')::jsonb").unwrap();
-        assert!(inner.bytes().all(|byte| byte.is_ascii_hexdigit()), "{literal}");
+    fn quotes_and_backslashes_do_not_end_a_literal() {
+        assert_eq!(text_literal(r"'; DROP TABLE orders; --\'"), r"E'''; DROP TABLE orders; --\\'''");
+        assert_eq!(json_literal(&serde_json::json!(["a\"b", "é"])), r#"E'["a\\"b","é"]'::jsonb"#);
+        assert_eq!(texts_literal(&["a", "b'"]), r#"E'{"a","b''"}'::text[]"#);
+        assert_eq!(texts_literal(&[r#"\""#]), r#"E'{"\\\\\\""}'::text[]"#);
+        assert_eq!(texts_literal::<&str>(&[]), "E'{}'::text[]");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairlane::{JobRef, JobState, JobView, Problem};
+use serde::Deserialize;
 use serde_json::json;
 use sqlx::{PgConnection, Row};
 
@@ -87,6 +88,16 @@ pub(crate) enum Begun {
     Superseded,
 }
 
+/// A job that could not be marked as running.
+#[derive(Deserialize)]
+struct NotBegun {
+    group_id: String,
+    id: String,
+    /// Whether it has succeeded; otherwise a younger lease has begun.
+    ended: bool,
+    result: Option<String>,
+}
+
 /// Writes states, and adds missing rows: a crash of PostgreSQL may have undone that a relay passed
 /// the job on, or that its lease began. The relay passes the job on again, and finds its end.
 const STATE: &str = "\
@@ -111,14 +122,19 @@ pub(crate) async fn begin(warm: &Arc<WarmConnections>, rows: &[BeginRow]) -> Res
             "fence": row.fence, "attempts": row.attempt })
     };
     let leases = json_literal(&rows.iter().map(lease).collect());
-    let mut others = HashMap::new();
-    for row in warm.run(format!("SELECT * FROM fairlane_mirror_begin({leases})")).await? {
-        let found = match row.get("ended") {
-            true => Begun::Ended { result: row.get("result") },
-            false => Begun::Superseded,
-        };
-        others.insert((row.get::<String, _>("group_id"), row.get::<String, _>("id")), found);
-    }
+    let found = warm.run(format!("SELECT fairlane_mirror_begin({leases})::text")).await?;
+    let found: Option<String> = found.first().ok_or(sqlx::Error::RowNotFound)?.get(0);
+    let others: Vec<NotBegun> = match found {
+        Some(json) => serde_json::from_str(&json).map_err(|error| sqlx::Error::Decode(error.into()))?,
+        None => Vec::new(),
+    };
+    let mut others: HashMap<(String, String), Begun> = others
+        .into_iter()
+        .map(|NotBegun { group_id, id, ended, result }| {
+            let begun = if ended { Begun::Ended { result } } else { Begun::Superseded };
+            ((group_id, id), begun)
+        })
+        .collect();
     let key = |job: &JobRef| (job.group.to_string(), job.id.to_string());
     Ok(rows.iter().map(|row| others.remove(&key(&row.job)).unwrap_or(Begun::Running)).collect())
 }

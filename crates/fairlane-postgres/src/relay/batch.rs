@@ -17,7 +17,7 @@ use super::send::RowEnd;
 use super::{Order, Relayed};
 use crate::encoding::{error_to_json, without_nul};
 use crate::error::Error;
-use crate::sql::{BareTransaction, WarmConnections, json_literal};
+use crate::sql::{BareTransaction, WarmConnections, json_literal, texts_literal};
 
 /// Most rows in one batch.
 const BATCH_ROWS: usize = 500;
@@ -68,7 +68,7 @@ pub(super) async fn claim(
     order: Order,
     full_groups: &[String],
 ) -> Result<Claim, Error> {
-    let (in_order, full_groups) = (order == Order::Group, json_literal(&json!(full_groups)));
+    let (in_order, full_groups) = (order == Order::Group, texts_literal(full_groups));
     let claim = format!(
         "SELECT * FROM fairlane_outbox_claim({after}, {in_order}, {full_groups}, {BATCH_ROWS}, {BATCH_BYTES})"
     );

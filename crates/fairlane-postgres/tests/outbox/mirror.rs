@@ -298,11 +298,12 @@ async fn beginning_a_lease_reads_no_other_rows_of_a_large_mirror() {
                      'fence', CASE number WHEN 2 THEN 1 ELSE FENCE END)";
         let lease = lease.replace("FENCE", &fence.to_string());
         format!(
-            "SELECT id FROM fairlane_mirror_begin((SELECT jsonb_agg({lease}) FROM generate_series(1, 50) AS number))"
+            "SELECT jsonb_path_query_array(\
+                 fairlane_mirror_begin((SELECT jsonb_agg({lease}) FROM generate_series(1, 50) AS number)), '$[*].id')"
         )
     };
     let read = setup.postgres.sql(&format!(
-        "SELECT count(*) FROM fairlane_mirror_begin('[]'); \
+        "SELECT count(fairlane_mirror_begin('[]')); \
          INSERT INTO fairlane_mirror (group_id, id, type, status, fence, queued_at) \
              SELECT 'a', number::text, 't', 'QUEUED', CASE number WHEN 2 THEN 9 ELSE 0 END, now() \
              FROM generate_series(1, 5000) AS number; \
@@ -313,7 +314,25 @@ async fn beginning_a_lease_reads_no_other_rows_of_a_large_mirror() {
     ));
     let read = read.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>();
     let [_, superseded, count] = read[..] else { panic!("{read:?}") };
-    assert_eq!(superseded, "2");
+    assert_eq!(superseded, r#"["2"]"#);
     let count: u64 = count.strip_prefix("read ").and_then(|count| count.parse().ok()).expect("a count");
     assert!(count < 500, "{count} rows were read to begin 50 of 5,000");
+}
+
+/// A crash may undo the first lease, which leaves the job queued; a later one fences off another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_lease_is_written_to_the_disk_and_the_first_need_not_be() {
+    let setup = Setup::new().await;
+    setup.commit("a", "1").await;
+    setup.relay().drain().await.unwrap();
+    let begin = |fence: u32| {
+        let lease =
+            format!(r#"[{{"group_id": "a", "id": "1", "type": "t", "attempts": 1, "fence": {fence}}}]"#);
+        setup
+            .postgres
+            .sql(&format!("BEGIN; SELECT fairlane_mirror_begin('{lease}'); SHOW synchronous_commit; COMMIT"))
+    };
+    assert!(begin(1).ends_with("off"));
+    assert!(begin(2).ends_with("on"));
+    assert!(begin(1).contains(r#""ended": false"#), "an older lease is refused");
 }

@@ -50,7 +50,7 @@ async fn the_first_lease_of_a_job_updates_no_index() {
     setup.commit("acme", "1").await;
     setup.relay().drain().await.unwrap();
     let lease = r#"[{"group_id": "acme", "id": "1", "type": "mail", "fence": 1, "attempts": 1}]"#;
-    setup.postgres.sql(&format!("SELECT * FROM fairlane_mirror_begin('{lease}')"));
+    setup.postgres.sql(&format!("SELECT fairlane_mirror_begin('{lease}')"));
     assert_eq!(setup.status("acme", "1").await, "RUNNING");
     let updates =
         "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'fairlane_mirror'";

@@ -139,7 +139,7 @@ async fn an_error_of_the_database_names_its_cure() {
     let wrong = Outbox::connect(&postgres.url().replace("/postgres?", "/nothing?")).await;
     let error = wrong.map(drop).unwrap_err().to_string();
     assert!(error.contains("create the database"), "{error}");
-    assert_eq!((outbox.migrate().await.unwrap(), outbox.migrate().await.unwrap()), (5, 0));
+    assert_eq!((outbox.migrate().await.unwrap(), outbox.migrate().await.unwrap()), (6, 0));
     // As an older version has left the tables.
     postgres.sql("DROP FUNCTION fairlane_outbox_claim; DELETE FROM fairlane_schema WHERE step >= 2");
     let error = relay.run(std::future::pending()).await.unwrap_err();
@@ -155,7 +155,7 @@ async fn rows_of_an_older_schema_are_relayed_after_its_migration() {
     ])
     .await;
     setup.commit("a", "old").await;
-    assert_eq!(setup.outbox.migrate().await.unwrap(), 2);
+    assert_eq!(setup.outbox.migrate().await.unwrap(), 3);
     setup.commit("a", "new").await;
     let shards = "SELECT count(DISTINCT shard) FROM fairlane_outbox WHERE shard = hashtext('a') & 15";
     assert_eq!(setup.postgres.sql(shards), "1");

@@ -105,9 +105,9 @@ async fn the_jobs_of_each_producer_arrive_in_the_order_of_its_commits() {
 async fn a_full_group_waits_in_order_and_holds_up_no_other() {
     let limited = Settings { group_backlog_max: 2, ..Settings::default() };
     let setup = Setup::with_queue(Fairlane::open_with("memory:", limited).await.unwrap()).await;
-    // Groups that share a shard.
-    let shared = "SELECT g FROM (SELECT 'g' || n AS g FROM generate_series(1, 200) AS n) AS names \
-                  WHERE hashtext(g) & 15 = 0 LIMIT 2";
+    // Groups that share a shard, with names that need escapes in a statement.
+    let shared = r#"SELECT g FROM (SELECT 'g''"\,}' || n AS g FROM generate_series(1, 200) AS n) AS names
+                  WHERE hashtext(g) & 15 = 0 LIMIT 2"#;
     let groups = setup.postgres.sql(shared);
     let (full, other) = groups.split_once('\n').unwrap();
     for number in 0..4 {
