@@ -12,6 +12,18 @@ use fairlane_core::{RequestNumber, TypeId, WorkerId};
 
 use crate::engine::{Engine, EngineError};
 
+/// Shortest wait for a time that has passed by our clock; doubled while waits yield nothing.
+const TIMED_WAIT_MIN: Duration = Duration::from_millis(1);
+
+/// How long to wait for a wake-up after a lease found nothing: until the time that the reply named,
+/// at most `backstop`. The caller that holds the timer of a type may end before that time, so
+/// everyone leases again after the backstop.
+pub fn lease_pause(wake_at: Option<Instant>, empty_waits: u32, backstop: Duration) -> Duration {
+    let Some(wake_at) = wake_at else { return backstop };
+    let least = TIMED_WAIT_MIN * (1 << empty_waits.min(7));
+    wake_at.saturating_duration_since(Instant::now()).clamp(least, backstop)
+}
+
 /// The result of a lease request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {

@@ -50,7 +50,7 @@ pub use enqueue_all::by_group;
 #[cfg(feature = "http")]
 pub use http::{HttpEngine, HttpOptions, wire};
 pub use layer::{Hooks, layer};
-pub use leaser::{Batch, Leaser};
+pub use leaser::{Batch, Leaser, lease_pause};
 pub use open::{attach, attach_or_make, check_address, directory_of, open, open_default, without_user};
 pub use retry::{Backoff, doubled};
 pub use signals::Signals;

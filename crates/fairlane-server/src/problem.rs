@@ -251,6 +251,7 @@ impl From<Error> for Problem {
             Error::Refused { refusal, retry_after, .. } | Error::BulkRefused { refusal, retry_after, .. } => {
                 Self::refused(refusal, detail, retry_after)
             }
+            Error::Superseded { .. } => ProblemKind::Superseded.because(detail).at("/request"),
             Error::Room(RoomError::UnknownPlace) => ProblemKind::NotFound.because(detail),
             Error::Lock(LockError::Refused {
                 refusal: LockRefusal::TooManyLocks | LockRefusal::TooManyWaiters,

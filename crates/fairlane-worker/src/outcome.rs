@@ -5,14 +5,22 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use fairlane_core::limits::{DELAY_MS_MAX, NOTE_BYTES_MAX, RETRY_AFTER_MS_MAX};
+use fairlane_core::queue::{self, LeasedJob, Settlement};
 use serde::{Deserialize, Serialize};
+
+use crate::retry::RetryPolicy;
 
 /// Longest error code, in bytes.
 const CODE_BYTES_MAX: usize = 64;
 /// Longest error message, in bytes.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024;
+/// Longest random delay, in milliseconds, of a job that its downstream throttled without a
+/// Retry-After.
+const THROTTLE_DELAY_MS: u64 = 200;
 
 /// The outcome of an attempt.
 ///
@@ -152,6 +160,55 @@ impl Outcome {
         Self::Cancelled(Problem::new("cancelled", message))
     }
 
+    /// The settlement that ends the attempt at this job with this outcome, for a worker without a
+    /// pool. A retry without a delay follows the default [`RetryPolicy`].
+    pub fn settlement(self, job: &LeasedJob) -> Settlement {
+        let outcome = self.bounded().to_engine(RetryPolicy::default(), job.attempt);
+        Settlement { job: job.job.clone(), fence: job.fence, outcome }
+    }
+
+    /// Truncates what is too long to store, or fails it: another attempt would not make it shorter.
+    pub(crate) fn bounded(self) -> Self {
+        match self {
+            Self::Done { result } if result.len() > NOTE_BYTES_MAX => Self::failed(
+                "result_too_large",
+                format!(
+                    "its result has {} bytes, the limit is {NOTE_BYTES_MAX}; store it elsewhere and return a reference",
+                    result.len()
+                ),
+            ),
+            Self::Failed(Problem { code, message }) => Self::failed(code, message),
+            Self::Cancelled(Problem { code, message }) => Self::Cancelled(Problem::new(code, message)),
+            Self::Retry { after, problem: Problem { code, message } } => {
+                Self::Retry { after, problem: Problem::new(code, message) }
+            }
+            other => other,
+        }
+    }
+
+    /// The outcome in the form of the engine.
+    pub(crate) fn to_engine(&self, policy: RetryPolicy, attempt: u32) -> queue::Outcome {
+        let ms = |duration: Duration, most: u64| (duration.as_millis() as u64).min(most);
+        match self {
+            Self::Done { result } => queue::Outcome::Succeeded { result: to_note(result) },
+            Self::Failed(problem) => queue::Outcome::Failed { reason: problem.to_bytes().into() },
+            Self::Retry { after, problem } => queue::Outcome::Retry {
+                delay_ms: ms(after.unwrap_or_else(|| policy.delay(attempt)), DELAY_MS_MAX),
+                reason: problem.to_bytes().into(),
+            },
+            Self::Throttled { retry_after: Some(retry_after) } => {
+                let retry_after_ms = ms(*retry_after, RETRY_AFTER_MS_MAX);
+                queue::Outcome::Throttled { delay_ms: retry_after_ms, retry_after_ms }
+            }
+            Self::Throttled { retry_after: None } => queue::Outcome::Throttled {
+                delay_ms: fastrand::u64(1..=THROTTLE_DELAY_MS),
+                retry_after_ms: 0,
+            },
+            Self::Cancelled(problem) => queue::Outcome::Cancelled { reason: problem.to_bytes().into() },
+            Self::Released => queue::Outcome::Released,
+        }
+    }
+
     /// The labels of all outcomes.
     pub(crate) const LABELS: [&'static str; 6] =
         ["done", "retry", "throttled", "failed", "cancelled", "released"];
@@ -167,6 +224,11 @@ impl Outcome {
             Self::Released => "released",
         }
     }
+}
+
+/// An empty note takes no allocation.
+fn to_note(bytes: &[u8]) -> Arc<[u8]> {
+    if bytes.is_empty() { Arc::default() } else { bytes.into() }
 }
 
 impl fmt::Display for Outcome {

@@ -200,6 +200,15 @@ pub enum Error {
         /// The number of these jobs.
         jobs: u64,
     },
+    /// A worker has sent a request with a larger number; see
+    /// [`LeaseRequest`](crate::LeaseRequest::number).
+    #[error(
+        "the latest request of this worker has the number {latest}; use a larger one, or another worker name"
+    )]
+    Superseded {
+        /// The largest number of the worker's requests.
+        latest: u64,
+    },
     /// There was no progress within the retry budget.
     #[error("gave up after {} without progress: {reason}", duration_text(*.waited))]
     GaveUp {

@@ -23,6 +23,7 @@ use crate::group::Group;
 use crate::job::{Job, Receipt};
 use crate::job_handle::JobHandle;
 use crate::job_type::JobType;
+use crate::leases::Leases;
 use crate::lock::LockClient;
 use crate::ranking::Ranking;
 use crate::retry_budget::RetryBudget;
@@ -232,6 +233,11 @@ impl Fairlane {
     /// ```
     pub fn worker(&self) -> Worker {
         Worker::new(self.engine.clone())
+    }
+
+    /// Leases without a pool, for a worker of your own.
+    pub fn leases(&self) -> Leases {
+        Leases::new(self.engine.clone())
     }
 
     /// The settings, types and counts of the queue. Behind a server, a key that is bound to groups

@@ -27,6 +27,7 @@
 //! | [`NewBulk`], [`Bulk`], [`Ingest`] | a bulk action: opened, watched, and filled with any number of jobs |
 //! | [`Worker`], [`Pool`], [`Context`], [`Outcome`] | processes jobs: configured, running, one attempt, how it ends |
 //! | [`IntoOutcome`] | the values that a processor may return, such as `Ok(value)` |
+//! | [`Leases`], [`Leaser`], [`LeasedJob`] | leases without a pool: taken, extended, settled, released |
 //! | [`Group`], [`JobType`] | shares and limits of a customer and of a downstream |
 //! | [`Lock`], [`LockGuard`], [`LockHold`] | a lock by name: acquired, held, lost; [`fencing`] checks it |
 //! | [`Ranking`] | a board of members in the order of their scores |
@@ -43,6 +44,7 @@
 //! - `fairlane.rs`: a queue. `job.rs`: a new job and its receipt. `job_handle.rs`: an existing job.
 //! - `bulk.rs`: bulk actions; `bulk/` streams jobs in and results out. `ndjson.rs`: jobs as lines
 //!   of JSON.
+//! - `leases.rs`: leases without a pool; `leases/` has those of a server's clients.
 //! - `callbacks.rs`: a worker that delivers the callbacks of bulk actions (feature `targets`).
 //! - `group.rs`, `job_type.rs`: shares and limits. `dead.rs`: jobs that failed for good.
 //!   `activity.rs`: the log of changes by operators.
@@ -69,6 +71,7 @@ mod group;
 mod job;
 mod job_handle;
 mod job_type;
+mod leases;
 mod lock;
 mod ndjson;
 mod ranking;
@@ -91,6 +94,7 @@ pub use group::{Group, IntoRate};
 pub use job::{Job, Receipt};
 pub use job_handle::{JobHandle, JobViewExt};
 pub use job_type::JobType;
+pub use leases::{HeldLease, LeaseAttempt, LeaseAttempts, LeaseRequest, Leaser, Leases, ReleaseOnDrop};
 pub use lock::{
     DetachedLock, Lock, LockError, LockGuard, LockHold, LockLost, LockOptions, LossReason, fencing,
 };
@@ -115,9 +119,10 @@ pub use fairlane_core::lock::{
 };
 pub use fairlane_core::queue::{
     BulkCause, BulkMode, BulkRef, BulkState, BulkView, Cancellation, CongestionView, Difference, Discipline,
-    Explanation, GroupLine, GroupPatch, GroupSettings, GroupView, JobLine, JobReceipt, JobRef, JobState,
-    JobView, LargestCursor, LargestGroups, LevelOrder, ListJobs, Listed, Listing, MadeDue, QueueView,
-    Refusal, Requeued, Settings, Snapshot, TypePatch, TypeSettings, TypeView,
+    Explanation, Extension, GroupLine, GroupPatch, GroupSettings, GroupView, JobLine, JobReceipt, JobRef,
+    JobState, JobView, LargestCursor, LargestGroups, LeasedJob, LevelOrder, ListJobs, Listed, Listing,
+    MadeDue, Progress, QueueView, Refusal, Requeued, Settings, Settlement, Snapshot, TypePatch, TypeSettings,
+    TypeView, Verdict,
 };
 pub use fairlane_core::ranking::{
     BoardDetail, BoardOrder, BoardRule, BoardSettings, BoardTotals, BoardView, BoardWindows, BoardsListed,
@@ -130,7 +135,7 @@ pub use fairlane_core::room::{
 };
 pub use fairlane_core::{
     BoardName, BulkId, Cost, EventId, Fence, GroupId, InvalidName, InvalidTrace, JobId, Level, MemberId,
-    Micros, OutOfRange, PlaceToken, Rate, RebuildId, RoomName, Trace, TypeId, UserId, Weight,
+    Micros, OutOfRange, PlaceToken, Rate, RebuildId, RoomName, Trace, TypeId, UserId, Weight, WorkerId,
 };
 pub use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError, EngineInfo};
 #[cfg(feature = "targets")]

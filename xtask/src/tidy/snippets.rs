@@ -97,7 +97,7 @@ const COVERED: &[Covered] = &[
         1,
         &["the_dependency_of_the_page_on_the_library_resolves_without_network_clients"],
     ),
-    ("docs/library.md", "rust", 9, &["doctest of crates/fairlane/src/lib.rs"]),
+    ("docs/library.md", "rust", 10, &["doctest of crates/fairlane/src/lib.rs"]),
     ("docs/locks.md", "sh", 3, &["commands_of_the_page_on_locks_work"]),
     ("docs/locks.md", "rust", 1, &["doctest of crates/fairlane/src/lib.rs"]),
     ("docs/locks.md", "sql", 1, &["the_statement_of_the_page_on_locks_refuses_a_smaller_fence"]),

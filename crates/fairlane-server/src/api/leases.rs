@@ -1,31 +1,26 @@
 //! For workers: lease jobs, extend leases and settle jobs.
 //!
-//! - `leases/poll.rs`: long polls. `leases/request_ids.rs`: the numbers of a worker's requests.
-//! - `leases/release_on_drop.rs`: jobs on their way to a client, released if it is gone.
+//! - `leases/poll.rs`: long polls.
 //! - `leases/settle.rs`: extends leases and settles jobs.
 
 mod poll;
-mod release_on_drop;
-mod request_ids;
 mod settle;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
-use fairlane::is_too_deep;
 use fairlane::views::Time;
 use fairlane::views::schema::levels;
+use fairlane::{LeasedJob, is_too_deep};
 use fairlane_core::limits::{LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, TYPES_MAX};
 use fairlane_core::numbers::within;
-use fairlane_core::queue::LeasedJob;
 use fairlane_core::{BulkId, GroupId, JobId, Trace, TypeId, WorkerId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::time::Instant;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
@@ -35,7 +30,6 @@ use crate::extract::{Json, Named};
 use crate::problem::{Problem, ProblemKind};
 pub(crate) use poll::Polls;
 use poll::{PollReply, PollRequest};
-use request_ids::REQUEST_MAX;
 
 /// The default length of a lease, in milliseconds.
 const LEASE_MS: u64 = 30_000;
@@ -187,7 +181,7 @@ async fn lease(State(app): State<Shared>, Json(request): Json<LeaseRequest>) -> 
     let request = request.checked(app.settings.poll_max)?;
     let reply = poll::poll(&app, &request).await?;
     let unknown_types = match reply.jobs.is_empty() {
-        true => app.unknown_types(request.types).await,
+        true => app.unknown_types(request.lease.types).await,
         false => Vec::new(),
     };
     Ok(serialize(&reply, &unknown_types))
@@ -207,19 +201,19 @@ impl LeaseRequest {
         number("the length of a lease in ms", "/lease_ms", lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)?;
         let wait_ms = number("a wait in ms", "/wait_ms", self.wait_ms.unwrap_or(0), 0, poll_max_ms)?;
         if let Some(request) = self.request {
-            number("a request number", "/request", request, 1, REQUEST_MAX)?;
+            number("a request number", "/request", request, 1, fairlane::LeaseRequest::NUMBER_MAX)?;
         }
         let types = self.types.iter().enumerate();
         let types =
             types.map(|(at, name)| TypeId::named(name).map_err(|error| error.at(format!("/types/{at}"))));
-        Ok(PollRequest {
+        let lease = fairlane::LeaseRequest {
             worker: WorkerId::new(&self.worker).map_err(|error| Problem::from(error).at("/worker"))?,
             types: types.collect::<Result<_, _>>()?,
             jobs_max: jobs_max as usize,
-            lease_ms,
-            wait: Duration::from_millis(wait_ms),
-            request: self.request,
-        })
+            length: Duration::from_millis(lease_ms),
+            number: self.request,
+        };
+        Ok(PollRequest { lease, wait: Duration::from_millis(wait_ms) })
     }
 }
 
@@ -245,13 +239,4 @@ fn serialize(reply: &PollReply, unknown_types: &[TypeId]) -> Response {
             ProblemKind::Broken.because(format!("the response cannot be serialized: {error}")).into_response()
         }
     }
-}
-
-/// The problem of a request below the worker's latest number.
-fn superseded(latest: u64) -> Problem {
-    ProblemKind::Superseded
-        .because(format!(
-            "the latest request of this worker has the number {latest}; use a larger one, or another worker name"
-        ))
-        .at("/request")
 }

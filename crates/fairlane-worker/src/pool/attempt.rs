@@ -14,8 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairlane_core::limits::{DELAY_MS_MAX, NOTE_BYTES_MAX, RETRY_AFTER_MS_MAX};
-use fairlane_core::queue::{self, LeasedJob};
+use fairlane_core::queue::LeasedJob;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::timeout;
 
@@ -25,14 +24,10 @@ use super::{Shared, TARGET};
 use crate::aggregation::panic_text;
 use crate::context::{CancelReason, Context};
 use crate::events::Event;
-use crate::outcome::{Outcome, Problem};
-use crate::retry::RetryPolicy;
+use crate::outcome::Outcome;
 
 /// How long a processor may take to be dropped before it counts as one that cannot be dropped.
 const DROP_TIMEOUT: Duration = Duration::from_millis(200);
-/// Longest random delay, in milliseconds, of a job that its downstream throttled without a
-/// Retry-After.
-const THROTTLE_DELAY_MS: u64 = 200;
 
 /// Starts an attempt at each job, in a task of its own. `leased` is the time just before the lease
 /// request. All jobs are active before the first attempt runs, so that the first to end sees that
@@ -176,10 +171,10 @@ async fn settle(shared: &Shared, context: &Context, outcome: Option<Outcome>) {
         }
         return;
     };
-    let outcome = bounded(outcome);
+    let outcome = outcome.bounded();
     let entry = context.entry();
     entry.meters.ended(&outcome, took);
-    let settlement = to_engine(&outcome, entry.retry, context.attempt());
+    let settlement = outcome.to_engine(entry.retry, context.attempt());
     let ending = Ending { context: context.clone(), settlement, outcome, took };
     // The settler ends only when the worker has stopped; the lease then expires.
     let unsent = match shared.ended.try_send(ending) {
@@ -190,49 +185,4 @@ async fn settle(shared: &Shared, context: &Context, outcome: Option<Outcome>) {
     if let Some(ending) = unsent {
         report_dropped(shared, ending, STOPPED);
     }
-}
-
-/// Truncates what is too long to store, or fails it: another attempt would not make it shorter.
-fn bounded(outcome: Outcome) -> Outcome {
-    match outcome {
-        Outcome::Done { result } if result.len() > NOTE_BYTES_MAX => Outcome::failed(
-            "result_too_large",
-            format!(
-                "its result has {} bytes, the limit is {NOTE_BYTES_MAX}; store it elsewhere and return a reference",
-                result.len()
-            ),
-        ),
-        Outcome::Failed(Problem { code, message }) => Outcome::failed(code, message),
-        Outcome::Cancelled(Problem { code, message }) => Outcome::Cancelled(Problem::new(code, message)),
-        Outcome::Retry { after, problem: Problem { code, message } } => {
-            Outcome::Retry { after, problem: Problem::new(code, message) }
-        }
-        other => other,
-    }
-}
-
-fn to_engine(outcome: &Outcome, policy: RetryPolicy, attempt: u32) -> queue::Outcome {
-    let ms = |duration: Duration, most: u64| (duration.as_millis() as u64).min(most);
-    match outcome {
-        Outcome::Done { result } => queue::Outcome::Succeeded { result: to_note(result) },
-        Outcome::Failed(problem) => queue::Outcome::Failed { reason: problem.to_bytes().into() },
-        Outcome::Retry { after, problem } => queue::Outcome::Retry {
-            delay_ms: ms(after.unwrap_or_else(|| policy.delay(attempt)), DELAY_MS_MAX),
-            reason: problem.to_bytes().into(),
-        },
-        Outcome::Throttled { retry_after: Some(retry_after) } => {
-            let retry_after_ms = ms(*retry_after, RETRY_AFTER_MS_MAX);
-            queue::Outcome::Throttled { delay_ms: retry_after_ms, retry_after_ms }
-        }
-        Outcome::Throttled { retry_after: None } => {
-            queue::Outcome::Throttled { delay_ms: fastrand::u64(1..=THROTTLE_DELAY_MS), retry_after_ms: 0 }
-        }
-        Outcome::Cancelled(problem) => queue::Outcome::Cancelled { reason: problem.to_bytes().into() },
-        Outcome::Released => queue::Outcome::Released,
-    }
-}
-
-/// An empty note takes no allocation.
-fn to_note(bytes: &[u8]) -> Arc<[u8]> {
-    if bytes.is_empty() { Arc::default() } else { bytes.into() }
 }

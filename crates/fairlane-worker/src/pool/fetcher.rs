@@ -11,16 +11,13 @@ use std::time::{Duration, Instant};
 use fairlane_core::TypeId;
 use fairlane_core::limits::{ADMIT_JOBS_MAX, TIMER_BACKSTOP_MS};
 use fairlane_core::queue::{Admit, Destination};
-use fairlane_engine::{Backoff, Batch, EngineError, Leaser};
+use fairlane_engine::{Backoff, Batch, EngineError, Leaser, lease_pause};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::gather::gather;
 use super::slots::Room;
 use super::{Shared, attempt};
 
-/// Shortest wait for a wake-up time that has passed by our clock; doubled while waits yield
-/// nothing.
-const TIMED_WAIT_MIN: Duration = Duration::from_millis(1);
 /// How long an empty class is not requested again while others have work.
 const EMPTY_PAUSE: Duration = Duration::from_millis(50);
 /// Shortest lease whose request may wait in the engine, for [`TIMER_BACKSTOP_MS`] at most.
@@ -316,12 +313,12 @@ impl Fetcher {
     }
 
     fn wait_at_most(&self, classes: &[usize]) -> Duration {
-        // The worker that holds a type's timer may have died, or have no free slot at that time.
         let backstop = Duration::from_millis(TIMER_BACKSTOP_MS);
         let first = classes.iter().filter_map(|class| self.classes[*class].wake_at).min();
-        let Some(wake_at) = first else { return self.shared.settings.worker_timeout.min(backstop) };
-        let least = TIMED_WAIT_MIN * (1 << self.empty_waits.min(7));
-        wake_at.saturating_duration_since(Instant::now()).clamp(least, backstop)
+        match first {
+            Some(_) => lease_pause(first, self.empty_waits, backstop),
+            None => self.shared.settings.worker_timeout.min(backstop),
+        }
     }
 
     /// A request whose reply was lost may have leased jobs: repeats the request and hands them

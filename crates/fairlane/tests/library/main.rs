@@ -9,6 +9,7 @@ mod enqueue;
 mod examples;
 mod export;
 mod fencing;
+mod leases;
 mod limits;
 mod locks;
 mod lossy;

@@ -3,32 +3,24 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use fairlane::{Error, LeaseAttempt, LeaseAttempts, LeaseRequest, LeasedJob, WorkerId};
 use fairlane_core::limits::TIMER_BACKSTOP_MS;
-use fairlane_core::queue::{Lease, LeasedJob};
-use fairlane_core::{RequestNumber, TypeId, WorkerId};
-use tokio::time::Instant;
+use fairlane_engine::lease_pause;
 use tokio_util::sync::CancellationToken;
 
-use super::request_ids::{LeaseAttempt, RequestIds};
-use super::superseded;
 use crate::app::Shared;
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind};
+use crate::quota::with_request_quota;
 
-/// The shortest wait for a time that has passed; doubled while leases find nothing.
-const TIMED_WAIT_MIN: Duration = Duration::from_millis(1);
 /// Limit on the leases per second that all polls together make without a wake-up.
 const BACKSTOP_LEASES_PER_SECOND: u64 = 1000;
 
 /// A valid request.
 pub(super) struct PollRequest {
-    pub worker: WorkerId,
-    pub types: Vec<TypeId>,
-    pub jobs_max: usize,
-    pub lease_ms: u64,
+    pub lease: LeaseRequest,
     pub wait: Duration,
-    pub request: Option<u64>,
 }
 
 /// The reply to a request.
@@ -54,21 +46,25 @@ struct NumberedPoll {
 
 /// Leases repeatedly until there is a job.
 pub(super) async fn poll(app: &Shared, request: &PollRequest) -> Result<PollReply, Problem> {
-    let registration = app.polls.register(request)?;
+    let registration = app.polls.register(&request.lease)?;
     let deadline = Instant::now() + request.wait;
-    let mut ids = RequestIds::new(request.request);
+    let mut attempts = app.fairlane.leases().attempts(request.lease.clone())?;
     let mut timeouts = 0;
     loop {
-        let LeaseAttempt { jobs, wake_at } = ids.lease(app.engine(), lease(request)).await?;
+        let LeaseAttempt { jobs, wake_at } = match request.lease.number {
+            Some(_) => attempts.lease().await?,
+            None => lease_in_task(&attempts).await?,
+        };
         let jobs = jobs.take();
         let left = deadline.saturating_duration_since(Instant::now());
-        let is_over = left.is_zero() || ids.are_used_up() || app.stopping.is_cancelled();
+        let is_over = left.is_zero() || attempts.are_used_up() || app.stopping.is_cancelled();
         if !jobs.is_empty() || is_over || registration.ended.is_cancelled() {
             return Ok(PollReply { jobs, wake_at });
         }
-        let at_most = left.min(pause(wake_at, timeouts, app.polls.waiting.load(Ordering::Relaxed)));
+        let backstop = backstop(app.polls.waiting.load(Ordering::Relaxed));
+        let at_most = left.min(lease_pause(wake_at, timeouts, backstop));
         tokio::select! {
-            woken = app.engine().wait(&request.types, at_most) => {
+            woken = attempts.wait(at_most) => {
                 timeouts = if woken? { 0 } else { timeouts + 1 };
             }
             () = app.stopping.cancelled() => return Ok(PollReply { jobs, wake_at }),
@@ -77,25 +73,24 @@ pub(super) async fn poll(app: &Shared, request: &PollRequest) -> Result<PollRepl
     }
 }
 
-fn lease(request: &PollRequest) -> Lease {
-    Lease {
-        worker: request.worker.clone(),
-        request: RequestNumber(0),
-        types: request.types.clone(),
-        jobs_max: request.jobs_max,
-        lease_ms: request.lease_ms,
+/// Leases in a task, so that it completes, and its jobs are released, if the client disconnects
+/// meanwhile.
+async fn lease_in_task(attempts: &LeaseAttempts) -> Result<LeaseAttempt, Problem> {
+    let mut attempts = attempts.clone();
+    let leasing = tokio::spawn(with_request_quota(async move { attempts.lease().await }));
+    match leasing.await {
+        Ok(leased) => Ok(leased?),
+        Err(error) => {
+            Err(ProblemKind::Broken.because(format!("a lease was aborted: {error}; send the request again")))
+        }
     }
 }
 
-/// How long to wait for a wake-up before the next lease.
-fn pause(wake_at: Option<Instant>, timeouts: u32, polls: u64) -> Duration {
-    // The poll that holds the timer for the next job may have ended by then, so all polls lease
-    // again periodically: the more polls there are, the less often each of them.
-    let backstop =
-        Duration::from_millis(TIMER_BACKSTOP_MS * polls.div_ceil(BACKSTOP_LEASES_PER_SECOND).max(1));
-    let Some(wake_at) = wake_at else { return backstop };
-    let least = TIMED_WAIT_MIN * (1 << timeouts.min(7));
-    wake_at.saturating_duration_since(Instant::now()).clamp(least, backstop)
+/// The longest wait before the next lease. The poll that holds the timer for the next job may have
+/// ended by then, so all polls lease again periodically: the more polls there are, the less often
+/// each of them.
+fn backstop(polls: u64) -> Duration {
+    Duration::from_millis(TIMER_BACKSTOP_MS * polls.div_ceil(BACKSTOP_LEASES_PER_SECOND).max(1))
 }
 
 /// A registered poll; unregistered when dropped.
@@ -108,9 +103,9 @@ struct Registration<'a> {
 impl Polls {
     /// Registers a poll. A numbered one ends the worker's last one: the client has abandoned that,
     /// even if its connection is still open, and it must not lease jobs that no client receives.
-    fn register(&self, request: &PollRequest) -> Result<Registration<'_>, Problem> {
+    fn register(&self, request: &LeaseRequest) -> Result<Registration<'_>, Problem> {
         let ended = CancellationToken::new();
-        let numbered = match request.request {
+        let numbered = match request.number {
             Some(number) => {
                 let order = self.registered.fetch_add(1, Ordering::Relaxed);
                 let poll = NumberedPoll { order, request: number, ended: ended.clone() };
@@ -127,7 +122,7 @@ impl Polls {
         let mut numbered = self.numbered.lock().expect("nothing panics while it is held");
         if let Some(last) = numbered.get(worker) {
             if last.request > poll.request {
-                return Err(superseded(last.request));
+                return Err(Error::Superseded { latest: last.request }.into());
             }
             last.ended.cancel();
         }

@@ -7,15 +7,13 @@ use axum::extract::{Request, State};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use fairlane::views::Time;
+use fairlane::{Extension, Fence, GroupId, HeldLease, JobId, JobRef, Progress, Settlement, Verdict};
 use fairlane_core::limits::{
     DELAY_MS_MAX, EXTEND_JOBS_MAX, JSON_DEPTH_MAX, LEASE_MS_MAX, LEASE_MS_MIN, NOTE_BYTES_MAX,
     RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX,
 };
 use fairlane_core::numbers::within;
-use fairlane_core::queue::{
-    Extend, Extension, JobRef, Outcome, Progress, ProgressReport, ReportProgress, Settlement, Verdict,
-};
-use fairlane_core::{Fence, GroupId, JobId};
+use fairlane_core::queue::Outcome;
 use fairlane_worker::RetryPolicy;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -134,19 +132,15 @@ pub(super) async fn extend(
 ) -> Result<Json<Extensions>, Problem> {
     let lease_ms = request.lease_ms.unwrap_or(LEASE_MS);
     within("the length of a lease in ms", lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)?;
-    let (mut leases, mut reports) = (Vec::with_capacity(request.leases.0.len()), Vec::new());
+    let mut leases = Vec::with_capacity(request.leases.0.len());
     for (at, Object(lease)) in request.leases.0.into_iter().enumerate() {
         let progress = lease.progress.map(|ProgressRequest { done, total }| Progress { done, total });
         let lease = fenced_job(&caller, lease.group, lease.id, lease.fence);
         let (job, fence) = lease.map_err(|problem| problem.within(&format!("/leases/{at}")))?;
-        reports.extend(progress.map(|progress| ProgressReport { job: job.clone(), fence, progress }));
-        leases.push((job, fence));
+        leases.push(HeldLease { job, fence, progress });
     }
-    if !reports.is_empty() {
-        app.engine().call(ReportProgress { reports }).await?;
-    }
-    let extended = app.engine().call(Extend { leases, lease_ms }).await?;
-    Ok(Json(Extensions { leases: extended.extensions.into_iter().map(Into::into).collect() }))
+    let extensions = app.fairlane.leases().extend(leases, Duration::from_millis(lease_ms)).await?;
+    Ok(Json(Extensions { leases: extensions.into_iter().map(Into::into).collect() }))
 }
 
 /// The job and its fence, if the caller may access the group.
@@ -283,8 +277,8 @@ pub(super) async fn settle(
     check_content_type(request.headers(), "application/json")?;
     let body = read_body(request, &app).await?;
     let settlements = app.parsers.parse(body, move |body| parse_settlements(body, &caller)).await?;
-    let settled = app.engine().settle_all(settlements).await?;
-    Ok(Json(Verdicts { verdicts: settled.verdicts.into_iter().map(Into::into).collect() }))
+    let verdicts = app.fairlane.leases().settle(settlements).await?;
+    Ok(Json(Verdicts { verdicts: verdicts.into_iter().map(Into::into).collect() }))
 }
 
 fn parse_settlements(body: &[u8], caller: &Caller) -> Result<Vec<Settlement>, Problem> {
