@@ -45,8 +45,8 @@ pub struct App {
     pub(crate) polls: Polls,
     /// Event streams and what feeds them.
     pub(crate) live: Arc<Live>,
-    /// The engine of workers in this process: it feeds the event streams and charges no quota.
-    pub(crate) worker_engine: Arc<dyn Engine>,
+    /// The queue for workers in this process: it feeds the event streams and charges no quota.
+    pub(crate) uncharged: Fairlane,
     /// State of the dashboard that does not come from the engine.
     pub(crate) dashboard: Dashboard,
     /// Cancelled when the server stops: long polls and streams then end.
@@ -85,7 +85,7 @@ impl App {
         let guard = Guard::new(keys, &settings);
         let live = Arc::new(Live::default());
         let stopping = CancellationToken::new();
-        let worker_engine = live.tap(fairlane.engine().clone());
+        let uncharged = Fairlane::from_engine(live.tap(fairlane.engine().clone()));
         let dashboard = Dashboard::default();
         let engine = charge_commands(fairlane.engine().clone(), stopping.clone());
         Self {
@@ -98,7 +98,7 @@ impl App {
             readiness: Readiness::default(),
             polls: Polls::default(),
             live,
-            worker_engine,
+            uncharged,
             dashboard,
             stopping,
             passes,

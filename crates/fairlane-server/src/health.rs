@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
-use fairlane_core::queue::InspectQueue;
+use fairlane::{EngineError, Error, Fairlane};
 use fairlane_engine::observe::TARGET;
-use fairlane_engine::{Engine, EngineError};
 use serde::Serialize;
 use tokio::sync::Mutex;
 use utoipa::ToSchema;
@@ -68,7 +67,7 @@ async fn readyz(State(app): State<Shared>) -> Result<Json<Health>, Problem> {
     if app.stopping.is_cancelled() {
         return Err(ProblemKind::Unavailable.because("the server is stopping; use another one"));
     }
-    match app.readiness.check(&**app.engine()).await {
+    match app.readiness.check(&app.fairlane).await {
         Ok(()) => Ok(Json(Health { status: "ready" })),
         Err(reason) => Err(ProblemKind::Unavailable.because(reason)),
     }
@@ -81,7 +80,7 @@ pub struct Readiness(Mutex<Option<(Instant, Result<(), String>)>>);
 
 impl Readiness {
     /// Checks the engine. An error is the reason, without internal details.
-    pub(crate) async fn check(&self, engine: &dyn Engine) -> Result<(), String> {
+    pub(crate) async fn check(&self, fairlane: &Fairlane) -> Result<(), String> {
         let mut checked = self.0.lock().await;
         if let Some((at, readiness)) = &*checked
             && at.elapsed() < CHECK_EVERY
@@ -89,8 +88,8 @@ impl Readiness {
             return readiness.clone();
         }
         let check = async {
-            engine.call(InspectQueue).await?;
-            engine.admin().check_writes().await
+            fairlane.queue_view().await?;
+            Ok::<_, Error>(fairlane.engine().admin().check_writes().await?)
         };
         let readiness = match tokio::time::timeout(READY_WITHIN, check).await {
             Ok(Ok(())) => Ok(()),
@@ -109,13 +108,13 @@ impl Readiness {
 }
 
 /// Why the engine is not ready, without internal details: the log has the full error.
-fn reason(error: &EngineError) -> String {
+fn reason(error: &Error) -> String {
     let reason = match error {
-        EngineError::Unavailable { .. } => "the engine cannot be reached".to_owned(),
-        EngineError::Refused { reason } => {
+        Error::Engine(EngineError::Unavailable { .. }) => "the engine cannot be reached".to_owned(),
+        Error::Engine(EngineError::Refused { reason }) => {
             format!("the engine accepts no writes: {}", without_paths(reason))
         }
-        EngineError::Broken { .. } | EngineError::Invalid(_) => "the engine has stopped or failed".to_owned(),
+        _ => "the engine has stopped or failed".to_owned(),
     };
     format!("{reason}; see the server's log")
 }
@@ -133,7 +132,7 @@ mod tests {
     #[test]
     fn the_reason_for_not_being_ready_contains_no_path() {
         let full = "no space is left for \"/srv/data/fairlane.db\"; nothing acknowledged is lost";
-        let reason = reason(&EngineError::Refused { reason: full.to_owned() });
+        let reason = reason(&EngineError::Refused { reason: full.to_owned() }.into());
         assert!(reason.contains("no space is left for its file; nothing"), "{reason}");
         assert!(!reason.contains("/srv"), "{reason}");
     }

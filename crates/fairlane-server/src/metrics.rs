@@ -192,9 +192,9 @@ pub(crate) fn routes() -> Routes {
     )
 )]
 async fn show(State(app): State<Shared>) -> Response {
-    let accepts_writes = app.readiness.check(&**app.engine()).await.is_ok();
+    let accepts_writes = app.readiness.check(&app.fairlane).await.is_ok();
     let mut scrape = app.metrics.scrape.lock().await;
-    let gauges = scrape.text(&**app.engine(), accepts_writes, app.settings.groups_shown_max).await;
+    let gauges = scrape.text(&app.fairlane, accepts_writes, app.settings.groups_shown_max).await;
     drop(scrape);
     Gauged::set_gauges();
     let text = recorder().map(PrometheusHandle::render).unwrap_or_default() + &gauges;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fairlane::{Engine, Fairlane};
+use fairlane::Fairlane;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::api;
@@ -108,10 +108,10 @@ impl Server {
         self.address
     }
 
-    /// The engine for workers in the process of the server: what they lease and settle appears in the
-    /// server's event streams.
-    pub fn worker_engine(&self) -> &Arc<dyn Engine> {
-        &self.app.worker_engine
+    /// The queue for workers in the process of the server: what they lease and settle appears in the
+    /// server's event streams, and is charged to no key.
+    pub fn uncharged(&self) -> &Fairlane {
+        &self.app.uncharged
     }
 
     /// Stops: accepts no new connections, ends long polls and streams, and lets other requests

@@ -13,13 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use fairlane::Fairlane;
+use fairlane::{Fairlane, JobId, JobReceipt, JobRef, Rate, TypeId, TypePatch};
 use fairlane_core::limits::ENQUEUE_JOBS_MAX;
-use fairlane_core::queue::{Enqueue, InspectQueue, JobReceipt, JobRef, NewJob, SetType, TypePatch};
-use fairlane_core::{JobId, Rate, TypeId};
-use fairlane_engine::Engine;
+use fairlane_core::queue::NewJob;
 use fairlane_server::{Server, ServerSettings};
-use fairlane_worker::{Context, Event, Pool, Worker, WorkerSettings};
+use fairlane_worker::{Context, Event, Pool, WorkerSettings};
 use tokio::sync::mpsc;
 
 use crate::failure::Failure;
@@ -113,7 +111,7 @@ async fn run_shown(
         output::print_message(&format!("Dashboard: {address}"));
     }
     let ledger = Arc::new(Ledger::new(customers, false));
-    let mut report = demonstrate(server.worker_engine(), arguments, ledger, rate).await?;
+    let mut report = demonstrate(server.uncharged(), arguments, ledger, rate).await?;
     if report.is_sound() {
         let plain = run_plain(arguments, customers, rate).await?;
         report.compare_with(&plain);
@@ -139,7 +137,8 @@ async fn run_plain(
     rate: Option<Rate>,
 ) -> Result<DemoReport, Failure> {
     let own = OwnEngine::open(&arguments.engine, "demo").await?;
-    let ended = demonstrate(&own.engine, arguments, Arc::new(Ledger::new(customers, true)), rate).await;
+    let fairlane = Fairlane::from_engine(own.engine.clone());
+    let ended = demonstrate(&fairlane, arguments, Arc::new(Ledger::new(customers, true)), rate).await;
     let cleared = own.clear().await;
     let report = ended?;
     cleared?;
@@ -154,7 +153,7 @@ fn customers(sizes: &[u32]) -> Result<Vec<(String, u32)>, Failure> {
 }
 
 async fn demonstrate(
-    engine: &Arc<dyn Engine>,
+    fairlane: &Fairlane,
     arguments: &Arguments,
     ledger: Arc<Ledger>,
     rate: Option<Rate>,
@@ -162,13 +161,13 @@ async fn demonstrate(
     let run = run_id();
     let type_id = TypeId::new("demo").expect("a plain word is a name");
     let patch = TypePatch { rate: Some(rate), ..TypePatch::default() };
-    engine.call(SetType { type_id: type_id.clone(), patch }).await?;
+    fairlane.job_type(&type_id).patch(patch).apply().await?;
     let progress = Progress::start(ledger.clone(), arguments.json);
     let (failed, mut failures) = mpsc::unbounded_channel();
-    enqueue(engine, &ledger, 0, &run, &type_id).await?;
-    let pool = start_worker(engine, arguments, &ledger, &type_id, failed)?;
+    enqueue(fairlane, &ledger, 0, &run, &type_id).await?;
+    let pool = start_worker(fairlane, arguments, &ledger, &type_id, failed)?;
     let ended = tokio::select! {
-        ended = work_through(engine, &ledger, &run, &type_id) => ended.map(|()| false),
+        ended = work_through(fairlane, &ledger, &run, &type_id) => ended.map(|()| false),
         failure = failures.recv() => Err(Failure::broken(failure.unwrap_or_default())),
         _ = tokio::signal::ctrl_c() => Ok(true),
     };
@@ -178,13 +177,13 @@ async fn demonstrate(
     }
     progress.end().await;
     let stopped = ended?;
-    let queue = engine.call(InspectQueue).await?;
-    Ok(DemoReport::new(&ledger, engine.name(), &queue, stopped))
+    let queue = fairlane.queue_view().await?;
+    Ok(DemoReport::new(&ledger, fairlane.engine().name(), &queue, stopped))
 }
 
 /// Enqueues the jobs of the later customers, and waits until all jobs are done.
 async fn work_through(
-    engine: &Arc<dyn Engine>,
+    fairlane: &Fairlane,
     ledger: &Ledger,
     run: &str,
     type_id: &TypeId,
@@ -192,14 +191,14 @@ async fn work_through(
     let arrival = ledger.enqueued(0).div_ceil(ARRIVAL_PART);
     until(ledger, |ledger| ledger.done(0) >= arrival).await;
     for customer in 1..ledger.customers() {
-        enqueue(engine, ledger, customer, run, type_id).await?;
+        enqueue(fairlane, ledger, customer, run, type_id).await?;
     }
     until(ledger, Ledger::is_finished).await;
     Ok(())
 }
 
 async fn enqueue(
-    engine: &Arc<dyn Engine>,
+    fairlane: &Fairlane,
     ledger: &Ledger,
     customer: usize,
     run: &str,
@@ -221,10 +220,11 @@ async fn enqueue(
         });
         let jobs: Vec<NewJob> = jobs.collect();
         let sent_us = ledger.now_us();
-        let enqueued = engine.call(Enqueue { jobs }).await?;
-        for (index, receipt) in batch.iter().zip(enqueued.receipts) {
-            if receipt != JobReceipt::Created {
-                return Err(Failure::broken(format!("a new job was not accepted: {receipt:?}")));
+        let receipts = fairlane.enqueue_commands(jobs).await?;
+        for (index, receipt) in batch.iter().zip(receipts) {
+            if receipt.receipt != JobReceipt::Created {
+                let reason = format!("a new job was not accepted: {:?}", receipt.receipt);
+                return Err(Failure::broken(reason));
             }
             ledger.note_enqueued(customer, *index, sent_us);
         }
@@ -235,7 +235,7 @@ async fn enqueue(
 /// Starts a worker whose handler records the job, takes a little time, and succeeds. A worker would
 /// wait for an engine that does not respond; the demonstration fails instead.
 fn start_worker(
-    engine: &Arc<dyn Engine>,
+    fairlane: &Fairlane,
     arguments: &Arguments,
     ledger: &Arc<Ledger>,
     type_id: &TypeId,
@@ -248,7 +248,8 @@ fn start_worker(
     };
     let work_time = Duration::from_millis(arguments.work_ms);
     let (starts, ends) = (ledger.clone(), ledger.clone());
-    let worker = Worker::new(engine.clone())
+    let worker = fairlane
+        .worker()
         .name("demo")
         .settings(settings)
         .processor(type_id.to_string(), move |job: Context| {

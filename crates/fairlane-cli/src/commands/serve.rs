@@ -10,7 +10,7 @@ use std::sync::Arc;
 use clap::Args;
 use fairlane::Fairlane;
 use fairlane_core::GroupId;
-use fairlane_engine::{Engine, directory_of};
+use fairlane_engine::directory_of;
 use fairlane_server::keys::Keys;
 use fairlane_server::{OutboxSource, Server, ServerError};
 use fairlane_targets::CallbackSettings;
@@ -85,7 +85,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         () = signals.next() => Ok(None),
     };
     let end = match reached {
-        Ok(Some(engine)) => serve(&engine, keys, outbox, &target, &config, &reporter, &mut signals).await,
+        Ok(Some(fairlane)) => serve(&fairlane, keys, outbox, &target, &config, &reporter, &mut signals).await,
         Ok(None) => End::default(),
         Err(failure) => End::failed(failure),
     };
@@ -141,7 +141,7 @@ fn outbox(config: &Config) -> Result<Option<Arc<dyn OutboxSource>>, Failure> {
 }
 
 async fn serve(
-    engine: &Arc<dyn Engine>,
+    fairlane: &Fairlane,
     keys: Option<Arc<Keys>>,
     outbox: Option<Arc<dyn OutboxSource>>,
     target: &QueueTarget,
@@ -151,17 +151,17 @@ async fn serve(
 ) -> End {
     let bound = keys.as_ref().map(|keys| keys.bound_groups()).unwrap_or_default();
     let shared = config.callbacks.as_ref().and_then(|one| shared_secret(&one.settings, &bound));
-    let (server, pool) = match start(engine, keys, outbox, target, config, reporter).await {
+    let (server, pool) = match start(fairlane, keys, outbox, target, config, reporter).await {
         Ok(started) => started,
         Err(failure) => return End::failed(failure),
     };
-    for warning in engine.info().warnings.into_iter().chain(shared) {
+    for warning in fairlane.engine().info().warnings.into_iter().chain(shared) {
         reporter.report(WorkEvent::EngineWarning { warning });
     }
     tokio::select! {
         () = signals.next() => {}
-        () = store::keep(engine, config, reporter) => {}
-        error = engine.admin().lost() => return End::lost(&error, reporter.running()),
+        () = store::keep(fairlane, config, reporter) => {}
+        error = fairlane.engine().admin().lost() => return End::lost(&error, reporter.running()),
     }
     let stopped = async { tokio::join!(pool.stop(), server.stop()).0 };
     tokio::select! {
@@ -185,7 +185,7 @@ fn shared_secret(settings: &CallbackSettings, bound: &BTreeSet<GroupId>) -> Opti
 }
 
 async fn start(
-    engine: &Arc<dyn Engine>,
+    fairlane: &Fairlane,
     keys: Option<Arc<Keys>>,
     outbox: Option<Arc<dyn OutboxSource>>,
     target: &QueueTarget,
@@ -193,12 +193,11 @@ async fn start(
     reporter: &Reporter,
 ) -> Result<(Server, Pool), Failure> {
     let access = ServerAccess::new(keys.as_deref(), target);
-    let fairlane = Fairlane::from_engine(engine.clone());
     let (address, settings) = (config.server.listen, config.server.settings.clone());
-    let server = Server::start_with_outbox(fairlane, address, keys, settings, outbox).await;
+    let server = Server::start_with_outbox(fairlane.clone(), address, keys, settings, outbox).await;
     let server = server.map_err(start_failure)?;
-    engine.admin().announce(format!("http://{}", reachable(server.address()))).await?;
-    let worker = worker(server.worker_engine(), config, reporter)?;
+    fairlane.engine().admin().announce(format!("http://{}", reachable(server.address()))).await?;
+    let worker = worker(server.uncharged(), config, reporter)?;
     let pool = worker.start().map_err(|error| Failure::bad_input(error.to_string()))?;
     reporter.report(WorkEvent::serving(server.address(), &target.engine, access, config));
     Ok((server, pool))

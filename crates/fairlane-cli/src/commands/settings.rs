@@ -8,7 +8,6 @@ use fairlane::duration_text;
 use fairlane_core::queue::Settings;
 use serde::Serialize;
 
-use super::work::store::DISCIPLINE_IN_USE;
 use crate::config::{Field, parse_queue, queue_settings};
 use crate::failure::Failure;
 use crate::tables;
@@ -72,11 +71,8 @@ async fn set(pairs: Vec<(String, String)>, target: &QueueTarget) -> Result<(), F
     let fairlane = target.attach_or_make().await?;
     let mut settings = fairlane.queue_view().await?.settings;
     changes.apply(&mut settings);
-    match fairlane.set_queue(settings.clone()).await {
-        Ok(()) => print(target, &settings),
-        Err(fairlane::Error::DisciplineInUse) => Err(Failure::bad_input(DISCIPLINE_IN_USE)),
-        Err(error) => Err(error.into()),
-    }
+    fairlane.set_queue(settings.clone()).await?;
+    print(target, &settings)
 }
 
 fn print(target: &QueueTarget, settings: &Settings) -> Result<(), Failure> {

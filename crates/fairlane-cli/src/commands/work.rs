@@ -14,12 +14,10 @@ pub mod reporter;
 pub mod store;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use fairlane::parse_duration;
-use fairlane_engine::{Engine, EngineError};
+use fairlane::{EngineError, Fairlane, parse_duration};
 use fairlane_targets::Callbacks;
 use fairlane_worker::{CALLBACK_TYPE, StopReport, Worker};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -97,12 +95,12 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let mirror = arguments.database.as_deref().map(fairlane_postgres::Outbox::connect_lazy).transpose();
     #[cfg(feature = "postgres")]
     let mirror = mirror.map_err(super::outbox::failure)?;
-    let with_mirror = |worker: Worker, engine: &Arc<dyn Engine>| {
+    let with_mirror = |worker: Worker, fairlane: &Fairlane| {
         #[cfg(feature = "postgres")]
         if let Some(outbox) = &mirror {
-            return outbox.mirror(worker, &fairlane::Fairlane::from_engine(engine.clone()));
+            return outbox.mirror(worker, fairlane);
         }
-        let _ = engine;
+        let _ = fairlane;
         worker
     };
     let mut signals = Signals::listen()?;
@@ -119,11 +117,11 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         () = signals.next() => Ok(None),
     };
     let end = match reached {
-        Ok(Some(engine)) => {
-            let built = worker(&engine, &config, &reporter).map(|worker| with_mirror(worker, &engine));
+        Ok(Some(fairlane)) => {
+            let built = worker(&fairlane, &config, &reporter).map(|worker| with_mirror(worker, &fairlane));
             match built {
                 Ok(worker) => {
-                    work(&engine, worker, &url, arguments.drain, &config, &reporter, &mut signals).await
+                    work(&fairlane, worker, &url, arguments.drain, &config, &reporter, &mut signals).await
                 }
                 Err(failure) => End::failed(failure),
             }
@@ -135,7 +133,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
 }
 
 async fn work(
-    engine: &Arc<dyn Engine>,
+    fairlane: &Fairlane,
     worker: Worker,
     url: &str,
     is_drain: bool,
@@ -148,14 +146,14 @@ async fn work(
         Err(error) => return End::failed(Failure::bad_input(error.to_string())),
     };
     reporter.report(WorkEvent::started(&pool, url, config));
-    for warning in engine.info().warnings {
+    for warning in fairlane.engine().info().warnings {
         reporter.report(WorkEvent::EngineWarning { warning });
     }
     let drained = tokio::select! {
         () = signals.next() => Ok(false),
-        drained = drain(engine, config, reporter), if is_drain => drained.map(|()| true),
-        () = store::keep(engine, config, reporter) => Ok(false),
-        error = engine.admin().lost() => return End::lost(&error, reporter.running()),
+        drained = drain(fairlane, config, reporter), if is_drain => drained.map(|()| true),
+        () = store::keep(fairlane, config, reporter) => Ok(false),
+        error = fairlane.engine().admin().lost() => return End::lost(&error, reporter.running()),
     };
     tokio::select! {
         report = pool.stop() => {
@@ -184,8 +182,8 @@ fn check_file(config: &Config) -> Result<&Path, Failure> {
 }
 
 /// Completes when nothing is left for this worker, and reports what is left for others.
-async fn drain(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter) -> Result<(), Failure> {
-    let left = drain::until_nothing_is_left(engine, &config.type_ids(), reporter).await?;
+async fn drain(fairlane: &Fairlane, config: &Config, reporter: &Reporter) -> Result<(), Failure> {
+    let left = drain::until_nothing_is_left(fairlane, &config.type_ids(), reporter).await?;
     reporter.report(WorkEvent::Drained { left });
     Ok(())
 }
@@ -238,12 +236,11 @@ pub async fn finish(end: End, reporter: Reporter) -> Result<(), Failure> {
 }
 
 /// The worker that the file configures; without types it only runs the loops.
-pub fn worker(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter) -> Result<Worker, Failure> {
+pub fn worker(fairlane: &Fairlane, config: &Config, reporter: &Reporter) -> Result<Worker, Failure> {
     let bad = |type_id: &dyn std::fmt::Display, error: fairlane_targets::BadTarget| {
         Failure::bad_input(format!("{type_id}: {error}"))
     };
-    let mut worker =
-        Worker::new(engine.clone()).settings(config.worker.settings.clone()).on_event(reporter.hook());
+    let mut worker = fairlane.worker().settings(config.worker.settings.clone()).on_event(reporter.hook());
     if let Some(name) = &config.worker.name {
         worker = worker.name(name.clone());
     }
@@ -267,7 +264,7 @@ pub fn worker(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter) ->
     }
     if let Some(one) = &config.callbacks {
         let options = one.options();
-        let callbacks = Callbacks::new(engine.clone(), one.settings.clone());
+        let callbacks = Callbacks::new(fairlane.engine().clone(), one.settings.clone());
         let callbacks = callbacks.map_err(|error| bad(&"callbacks", error))?;
         worker = worker.processor_with(CALLBACK_TYPE, options, callbacks);
     }

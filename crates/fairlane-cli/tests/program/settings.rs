@@ -36,7 +36,7 @@ fn queue_settings_are_shown_and_changed_by_key() {
         queue.run(&["settings", "set", words]).failed(2, &[problem]);
     }
     queue.run(&["enqueue", "customer-7", "mail"]);
-    queue.run(&["settings", "set", "discipline=classic"]).failed(2, &["while the queue is empty"]);
+    queue.run(&["settings", "set", "discipline=classic"]).failed(2, &["no unfinished jobs"]);
 }
 
 #[test]

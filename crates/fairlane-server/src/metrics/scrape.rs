@@ -10,14 +10,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fairlane::{Error, Fairlane, GroupId, LargestGroups, TypeId};
 use fairlane_core::limits::{LIST_BOARDS_MAX, LIST_GROUPS_MAX, LIST_ROOMS_MAX};
-use fairlane_core::queue::{
-    InspectCongestion, InspectGroup, InspectQueue, InspectType, LargestGroups, ListLargestGroups,
-};
-use fairlane_core::ranking::ListBoards;
-use fairlane_core::room::ListRooms;
-use fairlane_core::{GroupId, TypeId};
-use fairlane_engine::{Engine, EngineError, observe};
+use fairlane_engine::observe;
 use metrics::{Unit, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use tokio::time::{Instant, timeout_at};
@@ -64,23 +59,23 @@ impl Recorder {
 impl Scrape {
     /// The gauges of the queue, at most a second old. If the engine does not reply, only
     /// [`ENGINE_UP`].
-    pub async fn text(&mut self, engine: &dyn Engine, accepts_writes: bool, groups_max: usize) -> String {
+    pub async fn text(&mut self, fairlane: &Fairlane, accepts_writes: bool, groups_max: usize) -> String {
         if self.at.is_none_or(|at| at.elapsed() >= SCRAPE_EVERY) {
-            self.text = scrape(engine, accepts_writes, groups_max).await;
+            self.text = scrape(fairlane, accepts_writes, groups_max).await;
             self.at = Some(Instant::now());
         }
         self.text.clone()
     }
 }
 
-async fn scrape(engine: &dyn Engine, accepts_writes: bool, groups_max: usize) -> String {
+async fn scrape(fairlane: &Fairlane, accepts_writes: bool, groups_max: usize) -> String {
     let (recorder, deadline) = (Recorder::new(), Instant::now() + SCRAPE_WITHIN);
-    let is_up = match timeout_at(deadline, engine.call(InspectQueue)).await {
+    let is_up = match timeout_at(deadline, fairlane.queue_view()).await {
         Ok(Ok(queue)) => {
             recorder.record(|| observe::gauges(&queue));
             // Gauges that cannot be read in time are omitted. The engine counts and logs commands
             // that fail.
-            let details = scrape_details(engine, &queue.types, groups_max, &recorder);
+            let details = scrape_details(fairlane, &queue.types, groups_max, &recorder);
             let _ = timeout_at(deadline, details).await;
             true
         }
@@ -91,49 +86,48 @@ async fn scrape(engine: &dyn Engine, accepts_writes: bool, groups_max: usize) ->
 }
 
 async fn scrape_details(
-    engine: &dyn Engine,
+    fairlane: &Fairlane,
     types: &[TypeId],
     groups_max: usize,
     recorder: &Recorder,
-) -> Result<(), EngineError> {
+) -> Result<(), Error> {
     // The user of a Redis may lack the permission to read it.
-    if let Ok(Some(space)) = engine.admin().space().await {
+    if let Ok(Some(space)) = fairlane.engine().admin().space().await {
         recorder.record(|| observe::space_gauges(space));
     }
     for type_id in types {
-        if let Some(view) = engine.call(InspectType { type_id: type_id.clone() }).await? {
+        if let Some(view) = fairlane.job_type(type_id).view().await? {
             recorder.record(|| observe::type_gauges(type_id, &view));
         }
     }
-    let list = ListRooms { after: None, rooms_max: LIST_ROOMS_MAX };
     // The user of a Redis may lack the permission for the keys of rooms or boards, which it does
     // not use.
-    for view in engine.call(list).await.map(|listed| listed.rooms).unwrap_or_default() {
+    let rooms = fairlane.rooms(None, LIST_ROOMS_MAX).await;
+    for view in rooms.map(|listed| listed.rooms).unwrap_or_default() {
         recorder.record(|| observe::room_gauges(&view));
     }
-    let list = ListBoards { after: None, boards_max: LIST_BOARDS_MAX };
-    for view in engine.call(list).await.map(|listed| listed.boards).unwrap_or_default() {
+    let boards = fairlane.rankings(None, LIST_BOARDS_MAX).await;
+    for view in boards.map(|listed| listed.boards).unwrap_or_default() {
         recorder.record(|| observe::board_gauges(&view));
     }
-    for group in largest_groups(engine, groups_max).await? {
-        let view = engine.call(InspectGroup { group: group.clone() });
-        let congestion = engine.call(InspectCongestion { group: group.clone() });
-        if let (Some(view), Some(congestion)) = tokio::try_join!(view, congestion)? {
-            recorder.record(|| observe::group_gauges(&group, &view, &congestion));
+    for name in largest_groups(fairlane, groups_max).await? {
+        let group = fairlane.group(&name);
+        if let (Some(view), Some(congestion)) = tokio::try_join!(group.view(), group.congestion())? {
+            recorder.record(|| observe::group_gauges(&name, &view, &congestion));
         }
     }
     Ok(())
 }
 
 /// The groups with the largest backlogs, each once.
-async fn largest_groups(engine: &dyn Engine, most: usize) -> Result<BTreeSet<GroupId>, EngineError> {
+async fn largest_groups(fairlane: &Fairlane, most: usize) -> Result<BTreeSet<GroupId>, Error> {
     let (mut largest, mut after) = (BTreeSet::new(), None);
     for _ in 0..PAGES_MAX {
         let limit = (most - largest.len()).min(LIST_GROUPS_MAX);
         if limit == 0 {
             break;
         }
-        let LargestGroups { groups, next } = engine.call(ListLargestGroups { after, limit }).await?;
+        let LargestGroups { groups, next } = fairlane.largest_groups(after, limit).await?;
         largest.extend(groups.into_iter().map(|line| line.group));
         after = next;
         if after.is_none() {
@@ -157,11 +151,11 @@ mod tests {
     async fn an_engine_that_hangs_does_not_block_a_scrape() {
         let engine = EmbeddedEngine::new(Settings::default(), Clock::default()).unwrap();
         let hooks = Hooks::default().submit(|_, _| Box::pin(pending())).wait(|_, _, _| Box::pin(pending()));
-        let engine = layer(Arc::new(engine), hooks);
+        let fairlane = Fairlane::from_engine(layer(Arc::new(engine), hooks));
         let (mut scrape, start) = (Scrape::default(), Instant::now());
-        let text = scrape.text(&*engine, true, 3).await;
+        let text = scrape.text(&fairlane, true, 3).await;
         assert!(text.contains(&format!("\n{ENGINE_UP} 0\n")), "{text}");
-        assert_eq!(scrape.text(&*engine, true, 3).await, text);
+        assert_eq!(scrape.text(&fairlane, true, 3).await, text);
         assert!(start.elapsed() < SCRAPE_WITHIN + SCRAPE_EVERY, "the second scrape reuses the first");
     }
 }

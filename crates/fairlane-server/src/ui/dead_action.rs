@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fairlane::{Dead, DeadCursor, Error, Fairlane};
+use fairlane::{Dead, DeadCursor, Error};
 use fairlane_core::{GroupId, Micros};
 use fairlane_engine::Clock;
 use fairlane_engine::observe::TARGET;
@@ -268,5 +268,5 @@ async fn step(act: Act, dead: &Dead, cursor: Option<DeadCursor>) -> Result<Step,
 /// The dead jobs of the queue, without charging a key, because an action outlives its request. The
 /// activity log gets one entry of an action for each customer, or one for several together.
 pub(super) fn uncharged(app: &Shared) -> Dead {
-    Fairlane::from_engine(app.worker_engine.clone()).recording(&actor()).dead()
+    app.uncharged.clone().recording(&actor()).dead()
 }

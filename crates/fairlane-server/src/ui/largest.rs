@@ -114,8 +114,8 @@ async fn read(app: &Shared) -> Result<Ranking, fairlane::Error> {
     let (mut lines, mut after, mut has_more) = (Vec::new(), None, false);
     for _ in 0..PAGES_MAX {
         let limit = (KEPT_MAX - lines.len()).min(LIST_GROUPS_MAX);
-        // The worker's engine charges no key: many readers share the ranking.
-        let page = app.worker_engine.list_largest_groups(after, limit).await?;
+        // Charged to no key: many readers share the ranking.
+        let page = app.uncharged.largest_groups(after, limit).await?;
         lines.extend(page.groups);
         after = page.next;
         has_more = after.is_some();

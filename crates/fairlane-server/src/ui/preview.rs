@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane::{Fairlane, GroupSettings, GroupView, QueueState, Rate, TypeView, rate_text};
+use fairlane::{GroupSettings, GroupView, QueueState, Rate, TypeView, rate_text};
 use fairlane_core::GroupId;
 use fairlane_simulator::{
     Effect, Forecast, Got, GroupSnapshot, PREVIEW_WORKERS_MAX, Preview, QueueSnapshot, TypeSnapshot, preview,
@@ -83,11 +83,10 @@ async fn snapshot(
     let ranking = Largest::ranking(app).await?;
     let (types, mut assumed) = types(&state);
     let mut groups = vec![group_snapshot(group, found)];
-    // The engine of workers charges no key: the number of reads is bounded.
-    let fairlane = Fairlane::from_engine(app.worker_engine.clone());
     let others = ranking.groups.iter().map(|ranked| &ranked.line.group).filter(|name| *name != group);
+    // Charged to no key: the number of reads is bounded.
     for name in others.take(GROUPS_MAX) {
-        if let Some(view) = fairlane.group(name).view().await? {
+        if let Some(view) = app.uncharged.group(name).view().await? {
             groups.push(group_snapshot(name, &view));
         }
     }
@@ -273,6 +272,7 @@ fn row(one: &Forecast, link: &impl Fn(&GroupId) -> Markup) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use fairlane::Fairlane;
     use fairlane_core::Weight;
 
     use super::*;

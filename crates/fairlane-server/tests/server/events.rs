@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use fairlane::{Bulk, Context, Fairlane, Job, Pool, Settings};
+use fairlane::{Bulk, Context, Job, Pool, Settings};
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_testkit::wait::until_async as until;
 use reqwest::{Method, Response, StatusCode};
@@ -253,8 +253,8 @@ async fn queue_events_contain_the_throughput_of_the_server() {
 #[tokio::test]
 async fn queue_events_contain_the_throughput_of_workers_in_the_same_process() {
     let server = Running::start().await;
-    let in_process = Fairlane::from_engine(server.server.worker_engine().clone());
-    let pool = in_process.worker().process("mail", |_: Value, _: Context| async {}).start().unwrap();
+    let pool =
+        server.server.uncharged().worker().process("mail", |_: Value, _: Context| async {}).start().unwrap();
     let mut events = Events::follow(&server, "/api/events", None).await;
     assert_eq!(events.next().await.unwrap().data["settled_per_second"], 0.0);
     server.fairlane.enqueue(Job::new("customer-7", "mail", &1)).await.unwrap().accepted().unwrap();

@@ -377,9 +377,9 @@ fn sparkline(values: &[u64], width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlane::{Fairlane, Job};
-    use fairlane_core::queue::{Lease, Leased, LeasedJob, Outcome, Settle, Settlement};
-    use fairlane_core::{RequestNumber, TypeId, WorkerId};
+    use std::time::Duration;
+
+    use fairlane::{Fairlane, Job, Outcome};
     use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 
     const GROUPS: usize = 30;
@@ -393,18 +393,9 @@ mod tests {
         }
         let snapshot = || async { Overview::take(&fairlane, 50, false).await.unwrap() };
         let mut frame = Frame::new("memory: (embedded)".to_owned(), snapshot().await);
-        let (worker, types) = (WorkerId::new("w").unwrap(), vec![TypeId::new("mail").unwrap()]);
-        let lease = Lease { worker, request: RequestNumber(1), types, jobs_max: 165, lease_ms: 30_000 };
-        let Leased::Jobs { jobs, .. } = fairlane.engine().call(lease).await.unwrap() else {
-            panic!("the request is new");
-        };
-        let done = |job: LeasedJob| Settlement {
-            job: job.job,
-            fence: job.fence,
-            outcome: Outcome::Succeeded { result: std::sync::Arc::from(&[][..]) },
-        };
-        let settlements = jobs.into_iter().map(done).collect();
-        fairlane.engine().call(Settle { settlements }).await.unwrap();
+        let leases = fairlane.leases();
+        let jobs = leases.leaser("w", ["mail"]).unwrap().lease(165, Duration::ZERO).await.unwrap();
+        leases.settle(jobs.iter().map(|job| Outcome::done(&()).settlement(job))).await.unwrap();
         frame.next(snapshot().await);
         frame
     }

@@ -4,15 +4,11 @@
 //! release them first.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
+use fairlane::{Error, Fairlane, GroupId, GroupLine, ListJobs, Listing, TypeId};
 use fairlane_core::limits::{LIST_GROUPS_MAX, LIST_JOBS_MAX};
-use fairlane_core::queue::{
-    GroupLine, InspectGroup, InspectQueue, InspectType, LaneStanding, LaneView, ListJobs, Listing, TypeView,
-};
-use fairlane_core::{GroupId, TypeId};
-use fairlane_engine::{Engine, EngineError};
+use fairlane_core::queue::LaneStanding;
 use fairlane_worker::CALLBACK_TYPE;
 
 use super::event::RemainingJobs;
@@ -27,7 +23,7 @@ const CHECK_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Completes when nothing is left for a worker on these types, with the jobs that remain for
 /// others. Retries while the store does not respond.
 pub async fn until_nothing_is_left(
-    engine: &Arc<dyn Engine>,
+    fairlane: &Fairlane,
     types: &[TypeId],
     reporter: &Reporter,
 ) -> Result<Vec<RemainingJobs>, Failure> {
@@ -36,7 +32,7 @@ pub async fn until_nothing_is_left(
         // A job that moves during a check may be missed before and after its move; then there was a
         // transition.
         let before = reporter.transitions();
-        let checked = check(engine, types, pause == CHECK_PAUSE_MAX).await;
+        let checked = check(fairlane, types, pause == CHECK_PAUSE_MAX).await;
         let is_still = reporter.transitions() == before;
         match checked {
             Ok(Some(left)) if is_still => return Ok(left),
@@ -50,11 +46,11 @@ pub async fn until_nothing_is_left(
 /// The jobs that remain for other workers, by type, with the reason; none if a job is left for this
 /// worker.
 async fn check(
-    engine: &Arc<dyn Engine>,
+    fairlane: &Fairlane,
     types: &[TypeId],
     is_quiet: bool,
-) -> Result<Option<Vec<RemainingJobs>>, EngineError> {
-    let queue = engine.call(InspectQueue).await?;
+) -> Result<Option<Vec<RemainingJobs>>, Error> {
+    let queue = fairlane.queue_view().await?;
     if queue.aggregating + queue.sweeping > 0 {
         return Ok(None);
     }
@@ -64,7 +60,7 @@ async fn check(
     }
     let mut running = Vec::new();
     for type_id in types {
-        let Some(view) = type_view(engine, type_id).await? else { continue };
+        let Some(view) = fairlane.job_type(type_id).view().await? else { continue };
         // An empty lane stays in the order until a lease visits it, so lanes are inspected only
         // when nothing moves.
         let is_in_order = !view.settings.paused && view.active_lanes.iter().sum::<u64>() > 0;
@@ -73,7 +69,7 @@ async fn check(
         }
         running.extend((!view.settings.paused).then(|| type_id.clone()));
     }
-    let Some(counts) = count_others(engine, &running, types, &queue.types).await? else { return Ok(None) };
+    let Some(counts) = count_others(fairlane, &running, types, &queue.types).await? else { return Ok(None) };
     let counted: u64 = counts.values().sum();
     let counts = counts.into_iter().filter(|(_, jobs)| *jobs > 0);
     let mut left: Vec<RemainingJobs> = counts
@@ -93,16 +89,16 @@ async fn check(
 /// flight. None as soon as a job is found that this worker will run: one of a running type, or one
 /// in flight of any of its types.
 async fn count_others(
-    engine: &Arc<dyn Engine>,
+    fairlane: &Fairlane,
     running: &[TypeId],
     types: &[TypeId],
     known: &[TypeId],
-) -> Result<Option<BTreeMap<TypeId, u64>>, EngineError> {
+) -> Result<Option<BTreeMap<TypeId, u64>>, Error> {
     let mut counts: BTreeMap<TypeId, u64> = BTreeMap::new();
     let others = known.iter().filter(|type_id| !running.contains(type_id));
     for type_id in running.iter().chain(others) {
         let mut pages = WaitingPages::of(type_id);
-        while let Some(jobs) = pages.next(engine).await? {
+        while let Some(jobs) = pages.next(fairlane).await? {
             if jobs > 0 && running.contains(type_id) {
                 return Ok(None);
             }
@@ -110,9 +106,10 @@ async fn count_others(
         }
     }
     let mut groups = GroupPages::default();
-    while let Some(page) = groups.next(engine).await? {
+    while let Some(page) = groups.next(fairlane).await? {
         for line in page.into_iter().filter(|line| line.backlog > line.waiting) {
-            for lane in lanes(engine, line.group).await? {
+            let view = fairlane.group(&line.group).view().await?;
+            for lane in view.into_iter().flat_map(|view| view.lanes) {
                 let jobs = lane.backlog + lane.returned;
                 let can_run = lane.standing != LaneStanding::Paused && running.contains(&lane.type_id);
                 if jobs > 0 && can_run {
@@ -123,17 +120,13 @@ async fn count_others(
         }
     }
     for type_id in known {
-        let jobs = type_view(engine, type_id).await?.map_or(0, |view| view.in_flight + view.ready);
+        let jobs = fairlane.job_type(type_id).view().await?.map_or(0, |view| view.in_flight + view.ready);
         if jobs > 0 && types.contains(type_id) {
             return Ok(None);
         }
         *counts.entry(type_id.clone()).or_default() += jobs;
     }
     Ok(Some(counts))
-}
-
-async fn type_view(engine: &Arc<dyn Engine>, type_id: &TypeId) -> Result<Option<TypeView>, EngineError> {
-    engine.call(InspectType { type_id: type_id.clone() }).await
 }
 
 /// The jobs of a type that are not due yet, page by page.
@@ -148,19 +141,14 @@ impl WaitingPages {
     }
 
     /// The number of jobs on the next page; none after the last page.
-    async fn next(&mut self, engine: &Arc<dyn Engine>) -> Result<Option<u64>, EngineError> {
+    async fn next(&mut self, fairlane: &Fairlane) -> Result<Option<u64>, Error> {
         let Some(cursor) = self.cursor else { return Ok(None) };
         let (listing, type_id) = (Listing::Waiting, Some(self.type_id.clone()));
         let page = ListJobs { listing, group: None, type_id, cursor, limit: LIST_JOBS_MAX };
-        let listed = engine.call(page).await?;
+        let listed = fairlane.jobs(page).await?;
         self.cursor = listed.next;
         Ok(Some(listed.jobs.len() as u64))
     }
-}
-
-async fn lanes(engine: &Arc<dyn Engine>, group: GroupId) -> Result<Vec<LaneView>, EngineError> {
-    let view = engine.call(InspectGroup { group }).await?;
-    Ok(view.map(|view| view.lanes).unwrap_or_default())
 }
 
 /// All groups with unfinished jobs, page by page.
@@ -172,11 +160,11 @@ struct GroupPages {
 
 impl GroupPages {
     /// The next page; none after the last one.
-    async fn next(&mut self, engine: &Arc<dyn Engine>) -> Result<Option<Vec<GroupLine>>, EngineError> {
+    async fn next(&mut self, fairlane: &Fairlane) -> Result<Option<Vec<GroupLine>>, Error> {
         if self.is_over {
             return Ok(None);
         }
-        let groups = engine.list_groups(self.after.take(), LIST_GROUPS_MAX).await?;
+        let groups = fairlane.groups(self.after.take(), LIST_GROUPS_MAX).await?;
         self.is_over = groups.len() < LIST_GROUPS_MAX;
         self.after = groups.last().map(|last| last.group.clone());
         Ok(Some(groups))
@@ -195,12 +183,9 @@ fn reason(type_id: &TypeId, types: &[TypeId]) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
-    use fairlane_core::queue::{
-        Enqueue, JobRef, Lease, Leased, NewJob, Outcome, Settings, Settle, Settlement,
-    };
-    use fairlane_core::{JobId, RequestNumber, WorkerId};
+    use fairlane::{Job, Outcome, Settings};
     use fairlane_engine::{Clock, EmbeddedEngine, Hooks, layer};
 
     use super::*;
@@ -210,19 +195,19 @@ mod tests {
     /// Checks that are seen while the job runs; the last ones come at the longest pause.
     const CHECKS: usize = 8;
 
-    /// An engine that counts its commands by their stem.
+    /// Counts the commands of a queue by their stem.
     #[derive(Clone, Default)]
     struct Calls(Arc<Mutex<BTreeMap<&'static str, usize>>>);
 
     impl Calls {
-        fn counted(&self) -> Arc<dyn Engine> {
+        fn counted(&self) -> Fairlane {
             let engine = EmbeddedEngine::new(Settings::default(), Clock::default()).unwrap();
             let calls = self.clone();
             let hooks = Hooks::default().submit(move |inner, command| {
                 *calls.0.lock().unwrap().entry(command.stem()).or_default() += 1;
                 Box::pin(async move { inner.submit(command).await })
             });
-            layer(Arc::new(engine), hooks)
+            Fairlane::from_engine(layer(Arc::new(engine), hooks))
         }
 
         fn of(&self, stem: &str) -> usize {
@@ -230,34 +215,24 @@ mod tests {
         }
     }
 
-    fn new_job(group: &str, type_id: &TypeId) -> NewJob {
-        let job = JobRef { group: GroupId::new(group).unwrap(), id: JobId::new("1").unwrap() };
-        NewJob::new(job, type_id.clone(), Arc::from(&b"{}"[..]))
-    }
-
     #[tokio::test(start_paused = true)]
     async fn other_groups_are_not_inspected_while_a_job_runs() {
         let calls = Calls::default();
-        let engine = calls.counted();
-        let (mail, other) = (TypeId::new("mail").unwrap(), TypeId::new("other").unwrap());
-        let jobs = (0..GROUPS).map(|number| new_job(&format!("other-{number}"), &other));
-        let jobs = jobs.chain([new_job("customer-7", &mail)]).collect();
-        engine.call(Enqueue { jobs }).await.unwrap();
-        let (worker, types) = (WorkerId::new("w").unwrap(), vec![mail.clone()]);
-        let lease = Lease { worker, request: RequestNumber(1), types, jobs_max: 1, lease_ms: 30_000 };
-        let Leased::Jobs { jobs, .. } = engine.call(lease).await.unwrap() else { panic!("superseded") };
+        let fairlane = calls.counted();
+        let jobs = (0..GROUPS).map(|number| Job::new(format!("other-{number}"), "other", &1));
+        fairlane.enqueue_all(jobs.chain([Job::new("customer-7", "mail", &1)])).await.unwrap();
+        let leases = fairlane.leases();
+        let jobs = leases.leaser("w", ["mail"]).unwrap().lease(1, Duration::ZERO).await.unwrap();
 
         let reporter = Reporter::start(false);
-        let types = [mail];
-        let drain = async { until_nothing_is_left(&engine, &types, &reporter).await.unwrap() };
+        let types = [TypeId::new("mail").unwrap()];
+        let drain = async { until_nothing_is_left(&fairlane, &types, &reporter).await.unwrap() };
         let job = async {
             while calls.of("inspect_type") < CHECKS {
                 tokio::time::sleep(CHECK_PAUSE_MIN).await;
             }
             assert_eq!(calls.of("inspect_group"), 0, "a check inspects no group while a job runs");
-            let outcome = Outcome::Succeeded { result: Arc::from(&b"{}"[..]) };
-            let settlements = vec![Settlement { job: jobs[0].job.clone(), fence: jobs[0].fence, outcome }];
-            engine.call(Settle { settlements }).await.unwrap();
+            leases.settle([Outcome::done(&1).settlement(&jobs[0])]).await.unwrap();
         };
         let (left, ()) = tokio::join!(drain, job);
         reporter.finish().await;

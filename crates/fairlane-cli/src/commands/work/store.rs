@@ -6,17 +6,14 @@
 //! settings, get the file's, because a store that has lost its settings looks the same.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairlane::rate_text;
-use fairlane_core::queue::{
-    GroupPatch, GroupSettings, InspectGroup, InspectQueue, InspectType, QueueSet, SetGroup, SetQueue,
-    SetType, TypePatch, TypeSet, TypeSettings,
+use fairlane::{
+    EngineError, Error, Fairlane, GroupId, GroupPatch, GroupSettings, Rate, TypeId, TypePatch, TypeSettings,
+    rate_text,
 };
-use fairlane_core::{GroupId, Rate, TypeId};
 use fairlane_engine::embedded::disk::owner_of;
-use fairlane_engine::{Backoff, Engine, EngineError, directory_of};
+use fairlane_engine::{Backoff, directory_of};
 
 use super::event::WorkEvent;
 use super::reporter::{Reporter, RetryLimits};
@@ -32,10 +29,6 @@ const PROGRESS_PAUSE: Duration = Duration::from_secs(30);
 /// Activities in messages.
 const CONNECTING: &str = "connecting";
 const APPLYING_SETTINGS: &str = "applying the settings of the file";
-
-/// Why a discipline cannot be set.
-pub const DISCIPLINE_IN_USE: &str = "the discipline can only be changed while the queue is empty, and it has \
-     unfinished jobs; let it drain first, or keep the discipline";
 
 /// What a queue is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,16 +59,16 @@ pub async fn reach(
     patience: Option<Duration>,
     config: &Config,
     reporter: &Reporter,
-) -> Result<Arc<dyn Engine>, Failure> {
+) -> Result<Fairlane, Failure> {
     let began = Instant::now();
     let (mut reported, mut backoff) = (None::<Instant>, Backoff::default());
     loop {
         let error = match connect(target, purpose, config, reporter).await {
-            Ok(engine) => {
+            Ok(fairlane) => {
                 if reported.is_some() {
                     reporter.report(WorkEvent::EngineBack { after_ms: began.elapsed().as_millis() as u64 });
                 }
-                return Ok(engine);
+                return Ok(fairlane);
             }
             Err(error) => error,
         };
@@ -96,8 +89,8 @@ pub async fn reach(
 /// Whether waiting may help: the store does not respond, or the owner of its directory may be about
 /// to serve it. Without a limit to the patience, such an owner is assumed to keep the directory to
 /// itself, as a worker does.
-fn may_recover(target: &QueueTarget, patience: Option<Duration>, error: &fairlane::Error) -> bool {
-    let fairlane::Error::Engine(error) = error else { return false };
+fn may_recover(target: &QueueTarget, patience: Option<Duration>, error: &Error) -> bool {
+    let Error::Engine(error) = error else { return false };
     let owner = || directory_of(&target.engine).and_then(|folder| owner_of(&folder));
     error.is_retryable() || patience.is_some() && owner().is_some_and(|owner| owner.address.is_none())
 }
@@ -107,33 +100,33 @@ async fn connect(
     purpose: Purpose,
     config: &Config,
     reporter: &Reporter,
-) -> Result<Arc<dyn Engine>, fairlane::Error> {
-    let engine = target.open_or_make().await?.engine().clone();
+) -> Result<Fairlane, Error> {
+    let fairlane = target.open_or_make().await?;
     // Checked before any settings are written: they belong to the process that serves the queue.
-    if purpose == Purpose::Serve && engine.name() == "http" {
+    if purpose == Purpose::Serve && fairlane.engine().name() == "http" {
         let reason = format!(
             "{} is already served by another process; stop that process first, or select another directory with --engine",
             target.address()
         );
         return Err(EngineError::Refused { reason }.into());
     }
-    apply_settings(&engine, config, None, reporter).await?;
-    reporter.set_retry_limits(stored_limits(&engine, config).await?.0);
-    Ok(engine)
+    apply_settings(&fairlane, config, None, reporter).await?;
+    reporter.set_retry_limits(stored_limits(&fairlane, config).await?.0);
+    Ok(fairlane)
 }
 
 /// Never completes: reports the progress of the worker, and applies the settings again to a store
 /// that may have lost them in an outage.
-pub async fn keep(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter) {
+pub async fn keep(fairlane: &Fairlane, config: &Config, reporter: &Reporter) {
     let mut known = KnownRates::default();
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS_PAUSE, PROGRESS_PAUSE);
     loop {
         tokio::select! {
             _ = ticks.tick() => reporter.report_progress(),
-            () = reporter.engine_back() => apply_settings_again(engine, config, &mut known, reporter).await,
+            () = reporter.engine_back() => apply_settings_again(fairlane, config, &mut known, reporter).await,
         }
         // Another process may have changed the limits. If this fails, the known ones stay in use.
-        if let Ok((limits, rates)) = stored_limits(engine, config).await {
+        if let Ok((limits, rates)) = stored_limits(fairlane, config).await {
             reporter.set_retry_limits(limits);
             known.stored = rates;
         }
@@ -141,13 +134,13 @@ pub async fn keep(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter
 }
 
 async fn apply_settings_again(
-    engine: &Arc<dyn Engine>,
+    fairlane: &Fairlane,
     config: &Config,
     known: &mut KnownRates,
     reporter: &Reporter,
 ) {
     let mut backoff = Backoff::default();
-    while let Err(error) = apply_settings(engine, config, Some(&mut *known), reporter).await {
+    while let Err(error) = apply_settings(fairlane, config, Some(&mut *known), reporter).await {
         if !error.is_retryable() {
             return reporter.report_refusal(APPLYING_SETTINGS, error.to_string());
         }
@@ -157,47 +150,46 @@ async fn apply_settings_again(
 
 /// Writes the settings of the queue, its types and its groups to the store; `known` after an outage.
 async fn apply_settings(
-    engine: &Arc<dyn Engine>,
+    fairlane: &Fairlane,
     config: &Config,
     mut known: Option<&mut KnownRates>,
     reporter: &Reporter,
-) -> Result<(), EngineError> {
-    set_queue(engine, config).await?;
+) -> Result<(), Error> {
+    set_queue(fairlane, config).await?;
     for one in &config.types {
         let known = known.as_deref_mut();
-        set_type(engine, &one.type_id, one.rate, one.max_retry_count, known, reporter).await?;
+        set_type(fairlane, &one.type_id, one.rate, one.max_retry_count, known, reporter).await?;
     }
     for (group, patch) in &config.groups {
-        set_group(engine, group, patch, known.is_none(), reporter).await?;
+        set_group(fairlane, group, patch, known.is_none(), reporter).await?;
     }
     if let Some(callbacks) = &config.callbacks {
-        set_type(engine, &callback_type(), None, Some(callbacks.max_retry_count), None, reporter).await?;
+        set_type(fairlane, &callback_type(), None, Some(callbacks.max_retry_count), None, reporter).await?;
     }
     Ok(())
 }
 
 /// Settings that are not in the file keep their stored values.
-async fn set_queue(engine: &Arc<dyn Engine>, config: &Config) -> Result<(), EngineError> {
-    let queue = engine.call(InspectQueue).await?;
-    let Some(settings) = config.queue_over(&queue.settings) else { return Ok(()) };
-    match engine.call(SetQueue { settings }).await? {
-        QueueSet::Set => Ok(()),
-        QueueSet::DisciplineInUse => Err(EngineError::Refused { reason: DISCIPLINE_IN_USE.to_owned() }),
+async fn set_queue(fairlane: &Fairlane, config: &Config) -> Result<(), Error> {
+    let queue = fairlane.queue_view().await?;
+    match config.queue_over(&queue.settings) {
+        Some(settings) => fairlane.set_queue(settings).await,
+        None => Ok(()),
     }
 }
 
 async fn set_type(
-    engine: &Arc<dyn Engine>,
+    fairlane: &Fairlane,
     type_id: &TypeId,
     rate: Option<Option<Rate>>,
     max_retry_count: Option<u32>,
     known: Option<&mut KnownRates>,
     reporter: &Reporter,
-) -> Result<(), EngineError> {
+) -> Result<(), Error> {
     if rate.is_none() && max_retry_count.is_none() {
         return Ok(());
     }
-    let view = engine.call(InspectType { type_id: type_id.clone() }).await?;
+    let view = fairlane.job_type(type_id).view().await?;
     let stored = view.map(|view| view.settings);
     let differing = match (rate, &stored) {
         (Some(of_file), Some(stored)) if stored.rate != of_file => Some((stored.rate, of_file)),
@@ -213,8 +205,8 @@ async fn set_type(
         return Ok(());
     }
     let patch = TypePatch { rate, max_retry_count: max_retry_count.map(Some), ..TypePatch::default() };
-    match engine.call(SetType { type_id: type_id.clone(), patch }).await {
-        Ok(TypeSet::Set(_)) => {
+    match fairlane.job_type(type_id).patch(patch).apply().await {
+        Ok(_) => {
             if let Some((Some(stored), of_file)) = differing.filter(|_| !is_kept) {
                 let (stored, of_file) = (rate_text(stored), limit_text(of_file.map(rate_text).as_ref()));
                 let warning =
@@ -224,43 +216,36 @@ async fn set_type(
             Ok(())
         }
         // A worker's key is not permitted to: the worker uses the settings of an admin.
-        Err(EngineError::Refused { reason }) if engine.name() == "http" => {
+        Err(Error::Engine(EngineError::Refused { reason })) if fairlane.engine().name() == "http" => {
             let warning = not_applied(type_id, rate, max_retry_count, &reason);
             reporter.report(WorkEvent::EngineWarning { warning });
             Ok(())
         }
         Err(error) => Err(error),
-        Ok(TypeSet::TooManyTypes) => {
-            let reason = format!(
-                "the queue has reached its maximum number of types, and {type_id} is not one of them"
-            );
-            Err(EngineError::Refused { reason })
-        }
     }
 }
 
 /// At startup the file replaces what is stored; later it is only written to a group without settings.
 async fn set_group(
-    engine: &Arc<dyn Engine>,
+    fairlane: &Fairlane,
     group: &GroupId,
     patch: &GroupPatch,
     is_start: bool,
     reporter: &Reporter,
-) -> Result<(), EngineError> {
-    let stored = engine.call(InspectGroup { group: group.clone() }).await?;
+) -> Result<(), Error> {
+    let stored = fairlane.group(group).view().await?;
     let stored = stored.map(|view| view.settings).unwrap_or_default();
     let is_changed = stored != GroupSettings::default();
     if patch.applied_to(&stored) == stored || is_changed && !is_start {
         return Ok(());
     }
-    let set = SetGroup { group: group.clone(), patch: patch.clone(), reset_congestion: false };
-    let warning = match engine.call(set).await {
+    let warning = match fairlane.group(group).patch(patch.clone()).apply().await {
         Ok(_) if is_changed => {
             format!("the settings of group {group} are now those of the file; they were {}", words(&stored))
         }
         Ok(_) => return Ok(()),
         // A worker's key is not permitted to.
-        Err(EngineError::Refused { reason }) if engine.name() == "http" => format!(
+        Err(Error::Engine(EngineError::Refused { reason })) if fairlane.engine().name() == "http" => format!(
             "the settings of group {group} in the file were not applied, the stored ones stay in use: {reason}"
         ),
         Err(error) => return Err(error),
@@ -326,15 +311,12 @@ fn not_applied(
 }
 
 /// The stored retry limits and rates of the types in the file.
-async fn stored_limits(
-    engine: &Arc<dyn Engine>,
-    config: &Config,
-) -> Result<(RetryLimits, StoredRates), EngineError> {
+async fn stored_limits(fairlane: &Fairlane, config: &Config) -> Result<(RetryLimits, StoredRates), Error> {
     let (mut limits, mut rates) = (RetryLimits::new(), StoredRates::new());
-    let queue = engine.call(InspectQueue).await?;
+    let queue = fairlane.queue_view().await?;
     let types = config.types.iter().map(|one| one.type_id.clone());
     for type_id in types.chain(config.callbacks.iter().map(|_| callback_type())) {
-        let view = engine.call(InspectType { type_id: type_id.clone() }).await?;
+        let view = fairlane.job_type(&type_id).view().await?;
         let settings = view.map(|view| view.settings);
         rates.extend(settings.as_ref().map(|settings| (type_id.clone(), settings.rate)));
         let of_type = settings.and_then(|settings| settings.max_retry_count);
@@ -345,36 +327,31 @@ async fn stored_limits(
 
 #[cfg(test)]
 mod tests {
-    use fairlane_core::queue::{
-        Enqueue, JobRef, Lease, Leased, NewJob, Outcome, Settings, Settle, Settlement,
-    };
-    use fairlane_core::{JobId, RequestNumber, Weight, WorkerId};
-    use fairlane_engine::{Clock, EmbeddedEngine};
+    use fairlane::{Job, Outcome, Weight};
 
     use super::*;
 
-    async fn is_closed(engine: &Arc<dyn Engine>, type_id: &TypeId) -> bool {
-        let view = engine.call(InspectType { type_id: type_id.clone() }).await.unwrap();
+    async fn is_closed(fairlane: &Fairlane, type_id: &TypeId) -> bool {
+        let view = fairlane.job_type(type_id).view().await.unwrap();
         view.expect("the type exists").closed_until.is_some()
     }
 
     #[tokio::test]
     async fn a_rate_stored_by_an_operator_stays_after_an_outage() {
-        let embedded = EmbeddedEngine::new(Settings::default(), Clock::default()).unwrap();
-        let engine: Arc<dyn Engine> = Arc::new(embedded);
+        let fairlane = Fairlane::open("memory:").await.unwrap();
         let (type_id, reporter) = (TypeId::new("mail").unwrap(), Reporter::start(false));
         let (of_file, slow) = (Some(Rate::per_second(100).unwrap()), Some(Rate::per_second(5).unwrap()));
         let stored = async || {
-            let view = engine.call(InspectType { type_id: type_id.clone() }).await.unwrap();
+            let view = fairlane.job_type(&type_id).view().await.unwrap();
             view.expect("the type exists").settings.rate
         };
         let operator = async |rate| {
             let patch = TypePatch { rate: Some(rate), ..TypePatch::default() };
-            engine.call(SetType { type_id: type_id.clone(), patch }).await.unwrap()
+            fairlane.job_type(&type_id).patch(patch).apply().await.unwrap()
         };
         let mut known = KnownRates::default();
         let after_outage = async |known: &mut KnownRates| {
-            set_type(&engine, &type_id, Some(of_file), None, Some(known), &reporter).await.unwrap();
+            set_type(&fairlane, &type_id, Some(of_file), None, Some(known), &reporter).await.unwrap();
             stored().await
         };
         assert_eq!(after_outage(&mut known).await, of_file, "an empty store gets the rate of the file");
@@ -387,25 +364,23 @@ mod tests {
         known.stored.insert(type_id.clone(), None);
         assert_eq!(after_outage(&mut known).await, None);
         assert_eq!(known.warned, StoredRates::from([(type_id.clone(), None)]));
-        set_type(&engine, &type_id, Some(of_file), None, None, &reporter).await.unwrap();
+        set_type(&fairlane, &type_id, Some(of_file), None, None, &reporter).await.unwrap();
         assert_eq!(stored().await, of_file, "at startup the file wins");
         reporter.finish().await;
     }
 
     #[tokio::test]
     async fn settings_of_a_group_are_replaced_at_startup_only() {
-        let embedded = EmbeddedEngine::new(Settings::default(), Clock::default()).unwrap();
-        let engine: Arc<dyn Engine> = Arc::new(embedded);
+        let fairlane = Fairlane::open("memory:").await.unwrap();
         let (group, reporter) = (GroupId::new("g").unwrap(), Reporter::start(false));
         let weight = |weight| GroupPatch { weight: Weight::new(weight).ok(), ..GroupPatch::default() };
         let stored = async |is_start| {
-            set_group(&engine, &group, &weight(3), is_start, &reporter).await.unwrap();
-            let view = engine.call(InspectGroup { group: group.clone() }).await.unwrap();
+            set_group(&fairlane, &group, &weight(3), is_start, &reporter).await.unwrap();
+            let view = fairlane.group(&group).view().await.unwrap();
             view.expect("the group has settings").settings.weight.get()
         };
         assert_eq!(stored(false).await, 3, "an empty store gets the settings of the file");
-        let patch = weight(7);
-        engine.call(SetGroup { group: group.clone(), patch, reset_congestion: false }).await.unwrap();
+        fairlane.group(&group).weight(7).apply().await.unwrap();
         assert_eq!(stored(false).await, 7, "what an operator has stored stays after an outage");
         assert_eq!(stored(true).await, 3, "at startup the file wins");
         reporter.finish().await;
@@ -413,28 +388,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_start_does_not_open_a_type_that_a_retry_after_has_closed() {
-        let embedded = EmbeddedEngine::new(Settings::default(), Clock::default()).unwrap();
-        let engine: Arc<dyn Engine> = Arc::new(embedded);
+        let fairlane = Fairlane::open("memory:").await.unwrap();
         let (type_id, rate) = (TypeId::new("mail").unwrap(), Rate::new(100, 1000, None).unwrap());
         let reporter = Reporter::start(false);
         let set = async |rate| {
-            set_type(&engine, &type_id, Some(Some(rate)), Some(3), None, &reporter).await.unwrap()
+            set_type(&fairlane, &type_id, Some(Some(rate)), Some(3), None, &reporter).await.unwrap()
         };
         set(rate).await;
-        let job = JobRef { group: GroupId::new("g").unwrap(), id: JobId::new("1").unwrap() };
-        let new = NewJob::new(job.clone(), type_id.clone(), Arc::from(&b"{}"[..]));
-        engine.call(Enqueue { jobs: vec![new] }).await.unwrap();
-        let (worker, types) = (WorkerId::new("w").unwrap(), vec![type_id.clone()]);
-        let lease = Lease { worker, request: RequestNumber(1), types, jobs_max: 1, lease_ms: 30_000 };
-        let Leased::Jobs { jobs, .. } = engine.call(lease).await.unwrap() else { panic!("superseded") };
-        let outcome = Outcome::Throttled { delay_ms: 1000, retry_after_ms: 60_000 };
-        let settlements = vec![Settlement { job, fence: jobs[0].fence, outcome }];
-        engine.call(Settle { settlements }).await.unwrap();
-        assert!(is_closed(&engine, &type_id).await);
+        fairlane.enqueue(Job::new("g", "mail", &1)).await.unwrap().accepted().unwrap();
+        let leases = fairlane.leases();
+        let jobs = leases.leaser("w", ["mail"]).unwrap().lease(1, Duration::ZERO).await.unwrap();
+        let throttled = Outcome::throttled(Some(Duration::from_secs(60)));
+        leases.settle([throttled.settlement(&jobs[0])]).await.unwrap();
+        assert!(is_closed(&fairlane, &type_id).await);
         set(rate).await;
-        assert!(is_closed(&engine, &type_id).await, "the file contains the current values");
+        assert!(is_closed(&fairlane, &type_id).await, "the file contains the current values");
         set(Rate::new(50, 1000, None).unwrap()).await;
-        assert!(!is_closed(&engine, &type_id).await, "the file was changed");
+        assert!(!is_closed(&fairlane, &type_id).await, "the file was changed");
         reporter.finish().await;
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use fairlane::JobRef;
 use fairlane::views::JobView;
-use fairlane_core::queue::{InspectJob, JobRef};
 use tokio::sync::watch;
 
 use super::bulks::Latest;
@@ -57,7 +57,7 @@ async fn keep_reading(app: Shared, job: JobRef, states: watch::Sender<Latest>) {
 }
 
 async fn read(app: &Shared, job: &JobRef) -> Result<Event, Problem> {
-    let view = app.engine().call(InspectJob { job: job.clone() }).await?.ok_or_else(|| {
+    let view = app.fairlane.job(&job.group, &job.id).view().await?.ok_or_else(|| {
         ProblemKind::NotFound.because(format!("there is no job {} of group {}", job.id, job.group))
     })?;
     let mut view = JobView::from(view);
