@@ -20,6 +20,7 @@ mod lua_modules;
 mod manifest;
 pub mod markdown;
 mod prose_width;
+mod raw_operations;
 mod requirements;
 mod same_stems;
 mod snippets;
@@ -47,6 +48,7 @@ Checks the form of the tree and prints each finding as `path:line: rule: what to
   lua-modules    Lua files keep no state between calls, and every function is used
   dead-documents every document is linked, every scenario is used
   core-purity    core depends on no clock, randomness, store or runtime
+  raw-operations handlers and commands use the library, not operations of the engine
   requirements   the table in docs/requirements.md is complete and names what exists
   dependencies   every dependency has its reason in docs/dependencies.md
   links          relative links in Markdown point to files that exist
@@ -54,7 +56,7 @@ Checks the form of the tree and prints each finding as `path:line: rule: what to
   ignored-tests  an ignored test says why
 ";
 
-const RULES: [fn(&Tree) -> Vec<Finding>; 16] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 17] = [
     file_size::check,
     function_size::check,
     banned_names::check,
@@ -66,6 +68,7 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 16] = [
     lua_modules::check,
     dead_documents::check,
     core_purity::check,
+    raw_operations::check,
     requirements::check,
     dependencies::check,
     links::check,
