@@ -3,7 +3,9 @@
 //! Invariant: a server ends when its value is dropped. Before that it can be killed and started
 //! again on the same port and folder, as after a crash.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -183,13 +185,21 @@ impl RedisCluster {
     }
 }
 
-/// A port that is not in use.
+/// Ports that Linux and macOS give neither to a listener without a port nor to an outgoing connection.
+const STATIC_PORTS: Range<u16> = 20_000..32_768;
+
+/// A port that is not in use. It stays free until a caller of this function draws it again.
 pub fn free_port() -> u16 {
     free_ports().0
 }
 
 fn free_ports() -> (u16, u16) {
-    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+    let listen = || {
+        let draws = std::iter::repeat_with(|| RandomState::new().hash_one(()) % STATIC_PORTS.len() as u64);
+        let mut ports = draws.map(|draw| STATIC_PORTS.start + draw as u16).take(STATIC_PORTS.len());
+        let listener = ports.find_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
+        listener.expect("a port is free")
+    };
     let port = |listener: &TcpListener| listener.local_addr().expect("a listener has an address").port();
     let (first, second) = (listen(), listen());
     (port(&first), port(&second))

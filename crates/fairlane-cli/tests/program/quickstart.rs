@@ -4,9 +4,11 @@
 //! Three things differ from what a reader does: ports are free ones, the Rust project finds the
 //! library in this clone, and it is built with the dependencies of this workspace.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use fairlane_testkit::receiver::Receiver;
+use fairlane_testkit::redis::free_port;
 
 use super::running::{Ended, PROGRAM};
 
@@ -60,16 +62,34 @@ fn size(steps: &[Step]) -> (usize, usize) {
     })
 }
 
-/// A port that is free now.
-fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+/// The number of times that a page is followed while another process takes one of its ports.
+const TRIES: usize = 3;
+
+/// What a page's program prints if another process has its port.
+const PORT_TAKEN: &str = "already in use";
+
+/// Repeats a command that shows a job until the job is completed. It fails at once if the job has
+/// ended otherwise, and after a minute if it has not ended.
+const COMPLETED: &str = r#"
+completed() {
+  for _ in $(seq 600); do
+    shown=$("$@" 2>&1) || true
+    case $shown in
+      *": completed,"*) return ;;
+      *": dead,"*|*": cancelled,"*) break ;;
+    esac
+    sleep 0.1
+  done
+  printf 'the job is not completed:\n%s\n' "$shown" >&2
+  return 1
 }
+"#;
 
 /// A script that saves and runs everything in order. A job that is shown is given the time to end,
 /// which a reader needs to copy the next line.
 fn script(steps: &[Step], files: &Path, replaced: &dyn Fn(&str) -> String) -> String {
     let mut script =
-        String::from("set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n");
+        format!("set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n{COMPLETED}");
     for (number, step) in steps.iter().enumerate() {
         match step {
             Step::Save { name, text } => {
@@ -80,7 +100,7 @@ fn script(steps: &[Step], files: &Path, replaced: &dyn Fn(&str) -> String) -> St
             Step::Run(text) => {
                 for line in replaced(text).lines() {
                     if line.starts_with("fairlane job show ") {
-                        script += &format!("until {line} | grep -q completed; do sleep 0.05; done\n");
+                        script += &format!("completed {line}\n");
                     }
                     script += &format!("{line}\n");
                 }
@@ -91,6 +111,9 @@ fn script(steps: &[Step], files: &Path, replaced: &dyn Fn(&str) -> String) -> St
 }
 
 /// Runs the page in an empty directory, and returns its output.
+///
+/// A port is free when it is drawn; if another process takes it before the page's program does, the
+/// page is followed again with other ports.
 fn follow(page: &str, library: Option<&dyn Fn(&str) -> String>) -> Ended {
     let steps = steps(page);
     let (commands, lines) = size(&steps);
@@ -98,18 +121,33 @@ fn follow(page: &str, library: Option<&dyn Fn(&str) -> String>) -> Ended {
     assert!((2..=COMMANDS_MAX).contains(&commands), "{commands} commands: {steps:?}");
     assert!((5..=LINES_MAX).contains(&lines), "{lines} lines");
 
+    let mut ended = follow_once(&steps, library, free_port());
+    for _ in 1..TRIES {
+        if !ended.stderr.contains(PORT_TAKEN) {
+            break;
+        }
+        println!("a port was taken: {}", ended.stderr);
+        ended = follow_once(&steps, library, free_port());
+    }
+    assert_eq!(ended.code, 0, "{}\n{}", ended.stdout, ended.stderr);
+    ended
+}
+
+/// The application of the page listens on the given port.
+fn follow_once(steps: &[Step], library: Option<&dyn Fn(&str) -> String>, application: u16) -> Ended {
     let folder = tempfile::tempdir().unwrap();
     let files = folder.path().join("files");
     let empty = folder.path().join("empty");
     std::fs::create_dir_all(&files).unwrap();
     std::fs::create_dir_all(&empty).unwrap();
-    let (server, application) = (free_port(), free_port());
+    let (server, application) = (free_port().to_string(), application.to_string());
     let replaced = |text: &str| {
         let text = text.replace("fairlane health", &format!("fairlane health http://127.0.0.1:{server}"));
         let text = text.replace("8080", &server).replace("3000", &application);
         library.map_or(text.clone(), |library| library(&text))
     };
-    let script = script(&steps, &files, &replaced);
+    let script = script(steps, &files, &replaced);
+    println!("{script}");
     let programs = Path::new(PROGRAM).parent().unwrap().to_owned();
     let path = std::env::var_os("PATH").unwrap();
     let path = std::env::join_paths(std::iter::once(programs).chain(std::env::split_paths(&path))).unwrap();
@@ -123,9 +161,7 @@ fn follow(page: &str, library: Option<&dyn Fn(&str) -> String>) -> Ended {
     }
     command.env("FAIRLANE_SERVER_LISTEN", format!("127.0.0.1:{server}"));
     command.env("CARGO_TARGET_DIR", target_folder().join("quickstart")).env("CARGO_NET_OFFLINE", "true");
-    let ended = Ended::of(&mut command);
-    assert_eq!(ended.code, 0, "{}\n{}\n{script}", ended.stdout, ended.stderr);
-    ended
+    Ended::of(&mut command)
 }
 
 fn root() -> PathBuf {
@@ -176,6 +212,17 @@ fn the_first_steps_of_the_readme_end_with_a_processed_job() {
     let ended = follow(section.split_once("\n## ").unwrap().0, None);
     for words in ["completed", "result     {\"to\": \"ada@example.com\"}"] {
         assert!(ended.stdout.contains(words), "{words}: {}", ended.stdout);
+    }
+}
+
+#[test]
+fn a_page_whose_port_another_server_has_fails_with_the_reason() {
+    let other = Receiver::responding("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
+    let steps = steps(&page("docs/quickstart-python.md"));
+    let ended = follow_once(&steps, None, other.address().port());
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    for words in ["the job is not completed", "dead, 1 attempt", PORT_TAKEN] {
+        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
     }
 }
 
