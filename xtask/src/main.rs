@@ -189,6 +189,20 @@ mod tests {
     }
 
     #[test]
+    fn every_command_in_the_documents_exists() {
+        let tree = tidy::tree::Tree::read(&workspace_root().unwrap()).unwrap();
+        let mut count = 0;
+        for (page, text) in tree.ending(".md") {
+            for rest in text.split("cargo xtask ").skip(1) {
+                let name = rest.split(|letter: char| !letter.is_ascii_lowercase()).next().unwrap_or_default();
+                assert!(SUBCOMMANDS.iter().any(|known| known.name == name), "{page}: cargo xtask {name}");
+                count += 1;
+            }
+        }
+        assert!(count >= 20, "only {count} commands were found");
+    }
+
+    #[test]
     fn a_command_without_arguments_refuses_them() {
         assert!(expect_no_arguments("tidy", &arguments("--fast")).is_err());
         assert_eq!(expect_no_arguments("tidy", &[]), Ok(()));

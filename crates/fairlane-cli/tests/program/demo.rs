@@ -3,8 +3,10 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
+use fairlane_testkit::document::{blocks, page};
 use fairlane_testkit::redis::{RedisCluster, RedisServer, ServerOptions};
 
+use super::documents::has;
 use super::running::{fairlane, has_keys};
 use super::served::{Served, ask};
 
@@ -60,6 +62,16 @@ fn the_text_output_is_a_table_and_a_verdict() {
     for word in ["group", "wait p99", "in a plain queue", "customer-C", "300", "1st", "2nd", "3rd", verdict] {
         assert!(ended.stdout.contains(word), "{word:?} is missing in: {}", ended.stdout);
     }
+    let readme = page("README.md");
+    let shown = &blocks(&readme, "text")[0];
+    for column in shown.lines().next().unwrap().split("  ").map(str::trim).filter(|column| !column.is_empty())
+    {
+        assert!(ended.stdout.contains(column), "the README shows {column:?}: {}", ended.stdout);
+    }
+    let verdict = shown.lines().last().unwrap();
+    let parts = verdict.split(|letter: char| letter.is_ascii_digit() || ",.".contains(letter));
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    assert!(has(&ended.stdout, &parts.join("…")), "the README shows {verdict:?}: {}", ended.stdout);
     let widest = ended.stdout.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(80), "{}", ended.stdout);
 }

@@ -202,6 +202,16 @@ fn the_image_serves_without_root_and_becomes_healthy() {
     }
 }
 
+#[test]
+fn the_server_of_the_compose_file_becomes_healthy() {
+    let text = file("compose.yaml").1;
+    let compose = Yaml::load_from_str(&text).unwrap();
+    let server = &compose[0]["services"]["fairlane"];
+    let health = texts(&server["healthcheck"]["test"]);
+    assert_eq!(health[..2], ["CMD", "fairlane"]);
+    serves(&texts(&server["command"]), &health[2..]);
+}
+
 const MANIFESTS: [&str; 2] = ["kubernetes/directory.yaml", "kubernetes/redis.yaml"];
 
 fn texts(list: &Yaml<'_>) -> Vec<String> {

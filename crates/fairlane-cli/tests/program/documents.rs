@@ -45,7 +45,7 @@ fn without_numbers(text: &str) -> String {
 }
 
 /// Whether the output has each part of what is shown, in its order.
-fn has(output: &str, shown: &str) -> bool {
+pub fn has(output: &str, shown: &str) -> bool {
     let output = without_numbers(&output.replace('\n', " "));
     let mut rest = output.as_str();
     shown.split('…').all(|part| {

@@ -17,6 +17,11 @@ curl -s -o /dev/null -w '%{http_code}\\n' http://127.0.0.1:3000/ -d '{}' -H 'web
   -H \"webhook-timestamp: $(date +%s)\" -H 'webhook-signature: v1,MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw v1,é'
 ";
 
+/// A line that repeats a command until it succeeds, for a minute at most.
+fn until(command: &str) -> String {
+    format!("timeout 60 bash -c 'until {command}; do sleep 0.05; done'\n")
+}
+
 /// Follows the page with this receiver; returns what the receiver printed.
 fn follow(file: &str, program: &str, receiver: &str) -> String {
     let folder = TempDir::new().unwrap();
@@ -26,13 +31,12 @@ fn follow(file: &str, program: &str, receiver: &str) -> String {
     let (server, port) = (free_port().to_string(), free_port().to_string());
     std::fs::write(folder.path().join(file), receiver.replace("3000", &port)).unwrap();
     std::fs::write(folder.path().join("fairlane.toml"), tomls.last().unwrap()).unwrap();
-    let started = format!(
-        "{program} {file} > received &\nuntil curl -s -o /dev/null http://127.0.0.1:3000/; do sleep 0.05; done\n"
-    );
+    let started =
+        format!("{program} {file} > received &\n{}", until("curl -s -o /dev/null http://127.0.0.1:3000/"));
     let (before, after) = commands.split_once("python3 receiver.py &").unwrap();
     let (comment, after) = after.split_once('\n').unwrap();
     assert_eq!(comment.trim(), "# or: node receiver.mjs &");
-    let ended = "until grep -q bulk.completed received; do sleep 0.05; done\n";
+    let ended = until("grep -q bulk.completed received");
     let script = format!("{before}{started}{after}{ended}{FORGED}").replace("3000", &port);
     let script = script.replace("fairlane health", &format!("fairlane health http://127.0.0.1:{server}"));
     let listen = format!("127.0.0.1:{server}");

@@ -293,4 +293,6 @@ fn alerts_and_dashboard_use_existing_metrics() {
         assert!(known.contains(name), "the dashboard uses {name}");
     }
     assert_eq!(promtool(&["check", "rules", &format!("{DEPLOY}/prometheus/alerts.yaml")], ""), "");
+    let scrape = format!("{DEPLOY}/prometheus/prometheus.yaml");
+    assert_eq!(promtool(&["check", "config", "--syntax-only", &scrape], ""), "");
 }

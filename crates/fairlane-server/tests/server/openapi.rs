@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 
 use fairlane_server::{ProblemKind, openapi};
+use fairlane_testkit::document::root;
 use flate2::read::GzDecoder;
 use reqwest::{Method, Response, StatusCode};
 
@@ -58,6 +59,49 @@ fn every_kind_of_problem_is_documented() {
         .lines()
         .filter(|line| line.starts_with("| `") && line.contains("` | 4") || line.contains("` | 5"));
     assert_eq!(rows.count(), ProblemKind::ALL.len(), "and no others");
+}
+
+/// The requests that a page names in its sentences, each with its method if the page gives one.
+fn requests(page: &str) -> Vec<(Option<&str>, &str)> {
+    let prose = page.split("```").step_by(2);
+    let spans = prose.flat_map(|prose| prose.split('`').skip(1).step_by(2));
+    let requests = spans.filter_map(|span| {
+        let (method, path) = match span.split_once(char::is_whitespace) {
+            Some((method, path)) => (Some(method), path),
+            None => (None, span),
+        };
+        path.starts_with("/api/").then(|| (method, path.split('?').next().unwrap_or_default()))
+    });
+    requests.collect()
+}
+
+/// Whether a path is that of the description, with any value for its parameters.
+fn is_path(described: &str, path: &str) -> bool {
+    let (described, path): (Vec<_>, Vec<_>) = (described.split('/').collect(), path.split('/').collect());
+    let is_same = |(one, other): (&&str, &&str)| one.starts_with('{') || one == other;
+    described.len() == path.len() && described.iter().zip(&path).all(is_same)
+}
+
+#[test]
+fn every_request_in_a_sentence_of_the_documents_is_in_the_description() {
+    let api = serde_json::to_value(openapi()).unwrap();
+    let described = api["paths"].as_object().unwrap();
+    let folder = std::fs::read_dir(root().join("docs")).unwrap().map(|file| file.unwrap().path());
+    let mut count = 0;
+    for page in
+        folder.chain([root().join("README.md")]).filter(|path| path.extension() == Some("md".as_ref()))
+    {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for (method, path) in requests(&text) {
+            let has_method = |item: &serde_json::Value| {
+                method.is_none_or(|method| item.get(method.to_lowercase()).is_some())
+            };
+            let is_known = described.iter().any(|(known, item)| is_path(known, path) && has_method(item));
+            assert!(is_known, "{}: {method:?} {path}", page.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 40, "only {count} requests were found");
 }
 
 #[tokio::test]
