@@ -140,7 +140,7 @@ fn an_address_without_a_listener_is_one_sentence_and_its_cure() {
     let engine = |address: &str| fairlane(&["status", "--engine", address]).stderr;
     assert_eq!(
         engine("http://127.0.0.1:1"),
-        "error: the server at http://127.0.0.1:1 cannot be reached: no connection: connection refused\nstart it (fairlane serve), or \
+        "error: the server at http://127.0.0.1:1 cannot be reached: connection refused\nstart it (fairlane serve), or \
          select another queue with --engine, such as --engine ./data\n"
     );
     assert_eq!(
@@ -148,11 +148,14 @@ fn an_address_without_a_listener_is_one_sentence_and_its_cure() {
         "error: redis at redis://127.0.0.1:1 cannot be reached: connection refused\nstart it (redis-server), or select \
          another queue with --engine, such as --engine ./data\n"
     );
+    assert_eq!(
+        engine("redis+cluster://127.0.0.1:1,127.0.0.1:2"),
+        engine("redis://127.0.0.1:1")
+            .replace("redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1,127.0.0.1:2")
+    );
     let health = fairlane(&["health", "http://127.0.0.1:1"]).stderr;
     assert!(
-        health.starts_with(
-            "error: http://127.0.0.1:1 is not ready: no connection: connection refused\nstart it"
-        ),
+        health.starts_with("error: http://127.0.0.1:1 is not ready: connection refused\nstart it"),
         "{health}"
     );
 }

@@ -26,7 +26,7 @@ fn a_server_is_ready_while_it_and_its_engine_respond() {
 #[test]
 fn an_unreachable_address_and_another_server_are_not_ready() {
     let unused = format!("http://127.0.0.1:{}", free_port());
-    fairlane(&["health", &unused]).failed(1, &["is not ready", "no connection", "fairlane serve"]);
+    fairlane(&["health", &unused]).failed(1, &["is not ready", "connection refused", "fairlane serve"]);
     let web = Receiver::responding(response("200 OK", &[], "<html></html>"));
     fairlane(&["health", &web.url("")]).failed(1, &["is not ready", "Fairlane server"]);
     fairlane(&["health", "127.0.0.1:8080"]).failed(2, &["http://host:port"]);

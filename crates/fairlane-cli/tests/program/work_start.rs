@@ -86,10 +86,13 @@ fn port_of_a_web_server() -> u16 {
 fn an_unusable_redis_is_rejected_in_one_line() {
     let folder = WorkFolder::new();
     let closed = RedisServer::start_with(&["--requirepass", "hunter2"]);
+    let cluster = |user: &str| closed.url().replace("redis://", &format!("redis+cluster://{user}"));
     for (engine, words) in [
         (closed.url(), "redis://:password@host:port"),
         (closed.url().replace("redis://", "redis://:wrong@"), "did not accept the password"),
-        (format!("redis://127.0.0.1:{}", port_of_a_web_server()), "does not speak as Redis does"),
+        (format!("redis://127.0.0.1:{}", port_of_a_web_server()), "is not Redis"),
+        (cluster(":wrong@"), "did not accept the password"),
+        (cluster(":hunter2@"), "is not a node of a cluster; write redis://"),
     ] {
         let ended = fairlane(&["work", "--config", &folder.config(MAIL), "--engine", &engine, "--drain"]);
         ended.failed(2, &[words]);

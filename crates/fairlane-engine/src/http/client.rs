@@ -269,13 +269,13 @@ pub(super) fn not_a_server(address: &ServerAddress, error: &(dyn StdError + 'sta
                     "the certificate of {address} is not trusted: {tls}; if it has a certificate authority of its own, \
                      name a file of its certificates in SSL_CERT_FILE"
                 ),
-                _ => format!("no TLS can be spoken with {address}: {tls}; write http:// if it has none, or check the port"),
+                _ => format!("the server at {address} does not speak TLS ({tls}); write http://, or check the port"),
             });
         }
         // Data that arrives before a request was sent can be recognised only by this text.
         let is_other = |error: &hyper::Error| error.is_parse() || error.to_string().contains("unexpected message");
         cause.downcast_ref::<hyper::Error>().filter(|error| is_other(error)).map(|error| {
-            format!("what answers at {address} does not speak HTTP ({error}); check host, port and scheme")
+            format!("the server at {address} does not speak HTTP ({error}); check host, port and scheme")
         })
     });
     reason.map(EngineError::refused)
@@ -290,7 +290,7 @@ pub(super) fn unanswered(error: reqwest::Error) -> EngineError {
     unavailable(if chain(&error).any(|cause| cause.to_string() == "dns error") {
         "the name of its host has no address; check the name".to_owned()
     } else if kinds().any(|cause| cause.kind() == std::io::ErrorKind::ConnectionRefused) {
-        "no connection: connection refused".to_owned()
+        "connection refused".to_owned()
     } else if error.is_timeout() {
         "no response in time".to_owned()
     } else if error.is_connect() {

@@ -138,7 +138,7 @@ pub(super) fn for_now(error: EngineError) -> EngineError {
 
 pub(super) fn no_server(address: &ServerAddress) -> EngineError {
     EngineError::refused(format!(
-        "what answers at {address} is no Fairlane server; check host, port and path"
+        "the server at {address} is not a Fairlane server; check host, port and path"
     ))
 }
 

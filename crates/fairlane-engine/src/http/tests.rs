@@ -201,7 +201,7 @@ async fn another_program_is_reported_as_not_a_fairlane_server() {
     for answers in [html, not_found] {
         let error = connect_error([answers]).await;
         assert!(matches!(error, EngineError::Refused { .. }), "{error:?}");
-        assert!(error.to_string().contains("is no Fairlane server; check host, port and path"), "{error}");
+        assert!(error.to_string().contains("is not a Fairlane server; check host, port and path"), "{error}");
     }
 }
 
@@ -303,7 +303,7 @@ async fn transient_errors_are_retryable_and_others_are_not() {
         ("408 Request Timeout", true, "too bad"),
         ("500 Internal Server Error", true, "too bad"),
         ("401 Unauthorized", true, "set FAIRLANE_KEY to a key of that server"),
-        ("404 Not Found", true, "is no Fairlane server"),
+        ("404 Not Found", true, "is not a Fairlane server"),
         ("415 Unsupported Media Type", true, "another version"),
         ("413 Payload Too Large", false, "raise its limit"),
         ("400 Bad Request", false, "too bad"),
@@ -327,7 +327,9 @@ async fn an_identified_server_is_unavailable_while_another_program_responds() {
     let other = answer("200 OK", &["content-type: application/x-fairlane-3"], b"\x07");
     let (server, engine) =
         ScriptedServer::after_info([moved.clone(), html, other, b"SSH-2.0\r\n".to_vec(), promoted()]).await;
-    for says in ["https://host/", "is no Fairlane server", "another version", "the response was incomplete"] {
+    for says in
+        ["https://host/", "is not a Fairlane server", "another version", "the response was incomplete"]
+    {
         let error = engine.submit(promote()).await.expect_err("it is no reply");
         assert!(error.is_retryable() && error.to_string().contains(says), "{error}");
     }

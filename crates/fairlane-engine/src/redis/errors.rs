@@ -62,12 +62,18 @@ const TABLE: &[Row] = &[
     Row(Code("TRYAGAIN"), Wait, Keep, "a slot of the cluster is being moved"),
     Row(Code("MOVED"), Wait, Keep, "the slot is on another node; write redis+cluster:// for a cluster"),
     Row(Code("ASK"), Wait, Keep, "a slot of the cluster is being moved"),
+    Row(
+        Text("cluster support disabled"),
+        Access,
+        Replace,
+        "this Redis is not a node of a cluster; write redis:// instead of redis+cluster://",
+    ),
     Row(Text("max number of clients"), Wait, Replace, "raise its maxclients, or close other connections"),
     Row(
         Code("NOAUTH"),
         Access,
         Replace,
-        "Redis wants a password and the address has none; write redis://:password@host:port, or \
+        "Redis requires a password, and the address has none; write redis://:password@host:port, or \
          redis://user:password@host:port",
     ),
     Row(Code("WRONGPASS"), Access, Replace, WRONG_PASSWORD),
@@ -89,10 +95,10 @@ const TABLE: &[Row] = &[
     ),
 ];
 
+const REFUSED: &str = "connection refused";
 const WRONG_PASSWORD: &str = "Redis did not accept the password or user in the address";
 const PERMISSION: &str = "the Redis user lacks a permission";
-const NOT_REDIS: &str = "what answers at this address does not speak as Redis does; is it the port of something \
-                         else, or a TLS port (rediss://)?";
+const NOT_REDIS: &str = "the server at this address is not Redis, or this is its TLS port (rediss://)";
 
 /// Whether the engine has executed a command before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,13 +127,28 @@ pub(super) fn explain(error: &RedisError, stage: Stage) -> EngineError {
         _ if error.to_string().contains("Parse error") => access(NOT_REDIS.to_owned(), stage),
         ErrorKind::InvalidClientConfig => EngineError::refused(error.to_string()),
         _ if tls_error(error).is_some() => access(tls_advice(error), stage),
-        _ if error.is_connection_refusal() => unavailable("connection refused"),
+        _ if error.is_connection_refusal() => unavailable(REFUSED),
+        _ if let Some(cause) = cluster_cause(error) => match cause.as_str() {
+            cause if cause.starts_with("Password authentication failed") => {
+                access(WRONG_PASSWORD.into(), stage)
+            }
+            cause if cause.starts_with("Connection refused") => unavailable(REFUSED),
+            cause => unavailable(cause),
+        },
         _ if error.is_connection_dropped() && stage == Stage::First => unavailable(format!(
             "{error} (a port that closes every connection may be a TLS port, rediss://, or of something else)"
         )),
         _ if is_connection_error(error) => unavailable(error.to_string()),
         _ => EngineError::broken(format!("Redis answered with an error: {error}")),
     }
+}
+
+/// The cause of a failed connection to every node of a cluster. The client library reports it as text
+/// only, behind its own words.
+fn cluster_cause(error: &RedisError) -> Option<String> {
+    let text = error.to_string();
+    let (_, cause) = text.split_once("Failed to create initial connections")?;
+    Some(cause.trim_start_matches(" - ").trim_start_matches("Io: ").to_owned())
 }
 
 /// Whether the connection must be replaced. An error of a script says nothing about the server.
