@@ -249,6 +249,12 @@ impl Subject {
         self.engine.call(InspectQueue).await.expect("inspect_queue is answered")
     }
 
+    /// How often a job has succeeded, and how often one has become dead, since the queue was made.
+    pub async fn ended_totals(&self) -> (u64, u64) {
+        let view = self.queue_view().await;
+        (view.succeeded_total, view.dead_total)
+    }
+
     /// Takes wake-ups of type `t` until none is left.
     pub async fn drain_wakes(&self) {
         while self.engine.wait(&[type_id("t")], SILENCE).await.expect("wait is answered") {}

@@ -174,6 +174,9 @@ pub struct Machine {
     window: (u64, u64),
     /// Estimated number of useless attempts that backoff has avoided.
     saved_spins: u64,
+    /// Jobs that have succeeded, and jobs that have become dead, since the queue was made.
+    succeeded_total: u64,
+    dead_total: u64,
     requests: KeyedMap<WorkerId, Request>,
     /// The stored requests by expiry.
     requests_until: BTreeSet<(Micros, WorkerId)>,
@@ -241,6 +244,8 @@ impl Machine {
             dirty_groups: Vec::new(),
             window: (0, 0),
             saved_spins: 0,
+            succeeded_total: 0,
+            dead_total: 0,
             requests: KeyedMap::with_hasher(hash_seed),
             requests_until: BTreeSet::new(),
             reclaimed_at: None,

@@ -86,6 +86,8 @@ pub fn gauges(queue: &QueueView) {
     }
     gauge!(names::BACKOFF_LIMIT).set(queue.settings.congestion.max_backoff_ms as f64 / 1000.0);
     counter!(names::SAVED_SPINS).absolute(queue.saved_spins);
+    counter!(names::QUEUE_SUCCEEDED).absolute(queue.succeeded_total);
+    counter!(names::QUEUE_DEAD).absolute(queue.dead_total);
 }
 
 /// Sets the gauges of the store's space.

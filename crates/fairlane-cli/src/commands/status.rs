@@ -107,6 +107,7 @@ impl StatusView {
         let queue = &self.queue;
         format!(
             "{} ({}): {}, rate {}\n  backlog {} ({} waiting), {} in flight, {}, {} answered in the last second\n  \
+             since the queue was made: {} succeeded, {} became dead\n  \
              retained: {} completed (without those of bulk actions), {} dead; {} to be aggregated, {} to be swept\n  \
              {} of {} stored, including finished jobs",
             self.address,
@@ -118,6 +119,8 @@ impl StatusView {
             thousands(queue.in_flight),
             counted(queue.active_groups, "group"),
             thousands(queue.answers_last_second),
+            thousands(queue.succeeded_total),
+            thousands(queue.dead_total),
             thousands(queue.completed),
             thousands(queue.dead),
             counted(queue.aggregating, "bulk action"),

@@ -43,6 +43,19 @@ fn a_status_has_counts_types_groups_bulk_actions_and_warnings() {
     }
 }
 
+#[test]
+fn the_totals_include_jobs_of_bulk_actions() {
+    let queue = filled();
+    for group in ["customer-7", "customer-8"] {
+        queue.work_off(group, "may");
+    }
+    let status = queue.json(&["status"]);
+    assert_eq!((&status["succeeded_total"], &status["dead_total"]), (&4.into(), &0.into()));
+    assert_eq!(status["completed"], 0);
+    let text = queue.run(&["status"]).stdout;
+    assert!(text.contains("since the queue was made: 4 succeeded, 0 became dead"), "{text}");
+}
+
 /// The number of ended bulk actions does not matter.
 #[test]
 fn an_active_bulk_action_is_shown_after_hundreds_that_have_ended() {

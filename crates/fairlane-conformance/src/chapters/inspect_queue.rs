@@ -20,6 +20,7 @@ async fn an_empty_queue_shows_zero(queue: Subject) {
     let totals = queue.queue_view().await;
     assert_eq!((totals.backlog, totals.in_flight, totals.waiting, totals.completed), (0, 0, 0, 0));
     assert_eq!((totals.failed, totals.stored_bytes, totals.active_groups), (0, 0, 0));
+    assert_eq!((totals.succeeded_total, totals.dead_total), (0, 0));
 }
 
 async fn the_queue_shows_its_types_by_name(queue: Subject) {
@@ -102,6 +103,7 @@ async fn counts_equal_a_recount(queue: Subject) {
         let totals = queue.queue_view().await;
         assert_eq!((totals.backlog, totals.in_flight), (unleased.iter().sum(), leased.iter().sum()));
         assert_eq!((totals.waiting, totals.completed, totals.failed), (waiting, ended[0], ended[1]));
+        assert_eq!((totals.succeeded_total, totals.dead_total), (ended[0], ended[1]));
         assert_eq!(queue.type_view("t").await.in_flight, leased.iter().sum::<u64>());
         for (number, (unleased, leased)) in unleased.into_iter().zip(leased).enumerate() {
             if known.iter().any(|(group, _)| *group == format!("g{number}")) {
@@ -120,6 +122,7 @@ async fn counts_of_classic_and_bulk_actions_equal_a_recount(queue: Subject) {
     }
     let mut dice = Dice::new(26);
     let mut known = Vec::new();
+    let mut successes = 0;
     for round in 0..60 {
         let bulk = dice.pick(&[None, Some("x"), Some("y")]);
         let new = delayed(dice.below(2) * 30, "g", &round.to_string());
@@ -131,7 +134,9 @@ async fn counts_of_classic_and_bulk_actions_equal_a_recount(queue: Subject) {
         queue.admit(3).await;
         for leased in queue.lease(2).await {
             let outcomes = [succeeded(), failed(), retry(15), throttled(15, 0), Outcome::Released];
-            queue.settle(&leased, dice.pick(&outcomes)).await;
+            let outcome = dice.pick(&outcomes);
+            successes += u64::from(outcome == succeeded());
+            queue.settle(&leased, outcome).await;
         }
         let (picked, _) = dice.pick(&known);
         match dice.below(8) {
@@ -145,6 +150,7 @@ async fn counts_of_classic_and_bulk_actions_equal_a_recount(queue: Subject) {
         queue.advance_ms(200);
         if round % 10 == 9 {
             recount(&queue, &known).await;
+            assert_eq!(queue.queue_view().await.succeeded_total, successes);
         }
     }
 }

@@ -81,6 +81,7 @@ async fn too_many_lost_leases_end_dead(queue: Subject) {
     assert_eq!((view.state, &*view.note), (JobState::Failed, &b"lost too many leases"[..]));
     let totals = queue.queue_view().await;
     assert_eq!((totals.failed, totals.backlog, totals.in_flight), (1, 0, 0));
+    assert_eq!(queue.ended_totals().await, (0, 1));
 }
 
 async fn nothing_is_taken_back_in_the_first_grace(queue: Subject) {

@@ -45,6 +45,7 @@ pub const CASES: &[Case] = cases![
     an_unwanted_job_is_cancelled_instead_of_waiting,
     an_unwanted_job_out_of_retries_is_dead,
     jobs_of_a_bulk_action_are_counted_with_it,
+    every_end_is_added_to_the_totals_once,
     throttles_are_added_up_and_never_rounded,
     the_same_job_twice_is_invalid,
     a_settlement_out_of_range_is_invalid,
@@ -546,6 +547,40 @@ async fn jobs_of_a_bulk_action_are_counted_with_it(queue: Subject) {
     }
     let totals = queue.queue_view().await;
     assert_eq!((totals.completed, totals.failed), (1, 1), "completed jobs of a bulk action are kept with it");
+}
+
+async fn every_end_is_added_to_the_totals_once(queue: Subject) {
+    queue.set_queue(Settings { max_retry_count: 0, ..Settings::default() }).await;
+    queue.open_with_jobs("g", "b", 2).await;
+    queue.add(jobs("g", 6)).await;
+    queue.add([job("h", "7")]).await;
+    let mut leased = queue.lease(9).await;
+    leased.sort_by_key(|job| job.job.id.to_string());
+    let silent = || Outcome::Succeeded { result: bytes("") };
+    let outcomes = [
+        [succeeded(), cancelled(), silent()],
+        [retry(0), throttled(0, 0), Outcome::Released],
+        [succeeded(), silent(), failed()],
+    ];
+    let jobs = leased.into_iter().zip(outcomes.concat());
+    let settlements = jobs.map(|(LeasedJob { job, fence, .. }, outcome)| Settlement { job, fence, outcome });
+    let settlements: Vec<Settlement> = settlements.collect();
+    for _ in 0..2 {
+        assert_eq!(queue.settle_all(settlements.clone()).await, [Verdict::Applied; 9]);
+        assert_eq!(queue.ended_totals().await, (4, 2));
+    }
+    assert_eq!(queue.requeue("g", &["4"]).await, [Requeued::Requeued]);
+    assert_eq!(queue.ended_totals().await, (4, 2), "an end that was taken back stays counted");
+    queue.advance_ms(60_000);
+    let leased = queue.lease(9).await;
+    assert_eq!(leased.len(), 3);
+    queue.succeed(&leased).await;
+    assert_eq!(queue.ended_totals().await, (7, 2), "the next end of a requeued job is one more");
+
+    queue.set_queue(Settings { completed_kept_max: 0, failed_kept_max: 0, ..Settings::default() }).await;
+    while queue.sweep(100).await.removed > 0 {}
+    assert_eq!(queue.queue_view().await.completed, 0);
+    assert_eq!(queue.ended_totals().await, (7, 2), "removed jobs stay counted");
 }
 
 /// Erratum Q31.

@@ -103,6 +103,11 @@ impl Machine {
         let record = &mut self.groups[group].record;
         record.done += 1;
         record.throttles += u64::from(throttles);
+        match end {
+            End::Succeeded => self.succeeded_total += 1,
+            End::Failed => self.dead_total += 1,
+            End::Cancelled => {}
+        }
         self.mark_dirty(group);
         if let Some(number) = bulk {
             self.bulk_counts(number, end);

@@ -128,6 +128,8 @@ impl Machine {
             ("epochs", self.epochs.to_string()),
             ("window", window_text(self.window)),
             ("saved_spins", self.saved_spins.to_string()),
+            ("succeeded_total", self.succeeded_total.to_string()),
+            ("dead_total", self.dead_total.to_string()),
             ("bucket", self.bucket.to_string()),
             ("reclaimed_at", self.reclaimed_at.map_or(0, |at| at.0).to_string()),
             ("grace_until", self.reclaim_grace_until.0.to_string()),

@@ -91,6 +91,10 @@ metrics! {
         "How long jobs that their downstream refused are sent away.";
     Counter Count SAVED_SPINS = "bulk_action_congestion_saved_spins_total" []:
         "An estimate: tries that refused work would have made with the fixed base backoff, and did not.";
+    Counter Count QUEUE_SUCCEEDED = "fairlane_queue_succeeded_total" []:
+        "Jobs that have succeeded since the queue was made, by any process; the store counts them.";
+    Counter Count QUEUE_DEAD = "fairlane_queue_dead_total" []:
+        "Jobs that have become dead since the queue was made, for any reason; the store counts them.";
     Counter Count PROMOTED = "fairlane_promoted_total" ["engine"]:
         "Due jobs that `promote` returned to their lanes; `lease` returns most of them itself, uncounted.";
     Counter Count RECLAIMED = "fairlane_reclaimed_total" ["engine" "outcome"]:

@@ -40,6 +40,8 @@ pub(super) fn redact(caller: &Caller, reply: Reply) -> Reply {
                 sweeping: 0,
                 saved_spins: 0,
                 active_lanes: [0; 3],
+                succeeded_total: 0,
+                dead_total: 0,
             }))
         }
         reply => reply,

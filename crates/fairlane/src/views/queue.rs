@@ -32,6 +32,11 @@ pub struct QueueView {
     pub completed: u64,
     /// Dead jobs that are kept.
     pub dead: u64,
+    /// Jobs that have succeeded since the queue was made, including those of bulk actions and those
+    /// that are no longer kept.
+    pub succeeded_total: u64,
+    /// Times that a job has become dead since the queue was made.
+    pub dead_total: u64,
     /// Stored bytes, including finished jobs: payloads and results of jobs, payloads and summaries
     /// of bulk actions.
     pub stored_bytes: u64,
@@ -95,6 +100,8 @@ impl From<&QueueState> for QueueView {
             in_flight: queue.in_flight,
             completed: queue.completed,
             dead: queue.failed,
+            succeeded_total: queue.succeeded_total,
+            dead_total: queue.dead_total,
             stored_bytes: queue.stored_bytes,
             stored_bytes_max: settings.stored_bytes_max,
             active_groups: queue.active_groups,

@@ -58,6 +58,12 @@ pub struct QueueView {
     pub active_lanes: [u64; 3],
     /// The existing types, by name.
     pub types: Vec<TypeId>,
+    /// Jobs that have succeeded since the queue was made, including those of bulk actions and those
+    /// that are no longer kept.
+    pub succeeded_total: u64,
+    /// Times that a job has become dead since the queue was made. A job that is requeued and dies
+    /// again counts again.
+    pub dead_total: u64,
 }
 
 impl Machine {
@@ -79,6 +85,8 @@ impl Machine {
             saved_spins: self.saved_spins,
             active_lanes: [0, 1, 2].map(lanes),
             types: self.types_by_name.keys().cloned().collect(),
+            succeeded_total: self.succeeded_total,
+            dead_total: self.dead_total,
         }
     }
 }

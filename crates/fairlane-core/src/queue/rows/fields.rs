@@ -35,6 +35,8 @@ impl Machine {
             ("epochs", self.epochs.to_string()),
             ("window", format!("{}:{}", self.window.0, self.window.1)),
             ("saved_spins", self.saved_spins.to_string()),
+            ("succeeded_total", self.succeeded_total.to_string()),
+            ("dead_total", self.dead_total.to_string()),
             ("sweeping", sweeping.join(" ")),
         ]);
         fields
@@ -61,6 +63,8 @@ impl Machine {
             self.window = (second, jobs);
         }
         self.saved_spins = fields.number("saved_spins", 0)?;
+        self.succeeded_total = fields.number("succeeded_total", 0)?;
+        self.dead_total = fields.number("dead_total", 0)?;
         let sweeping = fields.text("sweeping").unwrap_or_default().split_whitespace().map(str::parse);
         self.sweeping =
             sweeping.collect::<Result<_, _>>().map_err(|_| Damage::new("what is swept is unclear"))?;

@@ -7,10 +7,16 @@ function queue.review_later(cx, bulk)
   cx.reviewed[#cx.reviewed + 1] = bulk
 end
 
--- Counts the end of `jobs` of a group and bulk action; `how` names the count of the bulk action.
+-- Counts the end of `jobs` of a group and bulk action; `how` names the count of the bulk action. The
+-- totals of the partition are written with its other fields, once for all jobs of a call.
 function queue.count_ends(cx, group, number, how, jobs, throttles)
   local bulk = number ~= '' and queue.bulk_state(cx, number)
   group.done = group.done + jobs
+  if how == 'succeeded' then
+    cx.partition.succeeded_total = cx.partition.succeeded_total + jobs
+  elseif how == 'failed' then
+    cx.partition.dead_total = cx.partition.dead_total + jobs
+  end
   if throttles > 0 then
     local known = queue.record(group)
     known.throttles = known.throttles + throttles

@@ -3,7 +3,8 @@
 -- Key: the partition.
 
 function queue.ops.inspect_queue(cx, command)
-  local settings = queue.read_settings(cx, {'backlog', 'completed', 'saved_spins', 'stored_bytes'})
+  local settings = queue.read_settings(cx,
+    {'backlog', 'completed', 'saved_spins', 'stored_bytes', 'succeeded_total', 'dead_total'})
   local types, active, in_flight = call('SMEMBERS', cx.prefix .. 'types'), {0, 0, 0}, 0
   table.sort(types, precedes)
   for _, known in ipairs(types) do
@@ -19,5 +20,6 @@ function queue.ops.inspect_queue(cx, command)
     active_groups = call('ZCARD', cx.prefix .. 'active-groups'),
     aggregating = call('ZCARD', cx.prefix .. 'aggregating'), sweeping = call('LLEN', cx.prefix .. 'sweeping'),
     saved_spins = cx.partition.saved_spins, active_lanes = active, types = types,
+    succeeded_total = cx.partition.succeeded_total, dead_total = cx.partition.dead_total,
   }
 end

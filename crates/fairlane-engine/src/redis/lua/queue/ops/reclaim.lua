@@ -1,8 +1,10 @@
 #!lua flags=allow-oom
 -- reclaim: ends expired leases; after an outage none, for a grace period.
 -- Key: the partition.
-local FIELDS =
-  {'sequence', 'backlog', 'classic', 'alpha', 'reclaimed_at', 'grace_until', 'max_loss_count', 'stored_bytes'}
+local FIELDS = {
+  'sequence', 'backlog', 'classic', 'alpha', 'reclaimed_at', 'grace_until', 'max_loss_count', 'stored_bytes',
+  'dead_total',
+}
 
 local function in_grace(cx)
   local last = cx.partition.reclaimed_at

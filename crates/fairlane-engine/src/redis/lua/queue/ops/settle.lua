@@ -8,6 +8,7 @@
 local FIELDS = {
   'fence', 'sequence', 'backlog', 'classic', 'alpha', 'completed', 'max_retry_count', 'max_throttle_count',
   'completed_kept_max', 'stored_bytes', 'completed_retention_ms', 'failed_kept_max', 'failed_retention_ms',
+  'succeeded_total', 'dead_total',
 }
 
 -- The verdict on a job that is not leased under this fence.
