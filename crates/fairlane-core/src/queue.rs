@@ -164,6 +164,8 @@ pub struct Machine {
     finished_bulks: BTreeSet<(Micros, u64)>,
     sweeping: VecDeque<u64>,
     active_groups: BTreeSet<GroupId>,
+    /// Groups with settings of their own, whether or not they have jobs.
+    configured_groups: BTreeSet<GroupId>,
     /// The index of groups by the magnitude of their backlog.
     large_groups: BTreeSet<(u32, GroupId)>,
     /// Groups without jobs, by the time of their next check.
@@ -239,6 +241,7 @@ impl Machine {
             finished_bulks: BTreeSet::new(),
             sweeping: VecDeque::new(),
             active_groups: BTreeSet::new(),
+            configured_groups: BTreeSet::new(),
             large_groups: BTreeSet::new(),
             idle_groups: BTreeMap::new(),
             dirty_groups: Vec::new(),

@@ -59,18 +59,14 @@ impl dyn Engine {
         Ok(Settled { verdicts })
     }
 
-    /// Lists groups that have unfinished jobs, by name, at most 500. The last page is shorter than
-    /// `limit`.
-    pub async fn list_groups(
-        &self,
-        mut after: Option<GroupId>,
-        limit: usize,
-    ) -> Result<Vec<GroupLine>, EngineError> {
+    /// Lists groups by name, at most 500. The last page is shorter than `limit`.
+    pub async fn list_groups(&self, page: ListGroups) -> Result<Vec<GroupLine>, EngineError> {
         let mut lines: Vec<GroupLine> = Vec::new();
-        ListGroups { after: None, limit }.validate()?;
+        page.validate()?;
+        let ListGroups { mut after, limit, all } = page;
         loop {
             let step = (limit - lines.len()).min(STEP_GROUPS);
-            let listed = self.call(ListGroups { after, limit: step }).await?;
+            let listed = self.call(ListGroups { after, limit: step, all }).await?;
             let is_last = listed.len() < step;
             lines.extend(listed);
             if is_last || lines.len() == limit {
@@ -129,16 +125,17 @@ mod tests {
     async fn pages_of_groups_are_complete_and_end_where_they_should() {
         let count = 2 * STEP_GROUPS + 1;
         let engine = engine_with_groups(count).await;
+        let page = |after, limit| ListGroups { after, limit, all: false };
         for limit in [1, STEP_GROUPS, STEP_GROUPS + 1, count, count + 1, 500] {
-            let lines = engine.list_groups(None, limit).await.unwrap();
+            let lines = engine.list_groups(page(None, limit)).await.unwrap();
             let groups: Vec<GroupId> = lines.into_iter().map(|line| line.group).collect();
             let expected: Vec<GroupId> = (0..limit.min(count)).map(|number| job(number).group).collect();
             assert_eq!(groups, expected, "{limit}");
         }
-        let last = engine.list_groups(Some(job(count - 2).group), 500).await.unwrap();
+        let last = engine.list_groups(page(Some(job(count - 2).group), 500)).await.unwrap();
         assert_eq!(last.len(), 1);
-        assert!(engine.list_groups(None, 0).await.is_err(), "a page has at least one group");
-        assert!(engine.list_groups(None, 501).await.is_err(), "and at most 500");
+        assert!(engine.list_groups(page(None, 0)).await.is_err(), "a page has at least one group");
+        assert!(engine.list_groups(page(None, 501)).await.is_err(), "and at most 500");
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use fairlane_core::activity::{ActivityListed, ActivitySubject, ListActivity};
 use fairlane_core::queue::{
     CancelJob, Cancellation, GroupLine, InspectQueue, JobLine, JobRef, LargestCursor, LargestGroups,
-    ListJobs, Listed, Listing, NewJob, QueueSet, QueueView, SetQueue, Settings,
+    ListGroups, ListJobs, Listed, Listing, NewJob, QueueSet, QueueView, SetQueue, Settings,
 };
 use fairlane_core::ranking::{BoardsListed, ListBoards};
 use fairlane_core::room::{ListRooms, RoomsListed};
@@ -301,7 +301,13 @@ impl Fairlane {
     /// A page of groups that have unfinished jobs, ordered by name: at most `limit` (up to 500)
     /// after `after`.
     pub async fn groups(&self, after: Option<GroupId>, limit: usize) -> Result<Vec<GroupLine>, Error> {
-        Ok(self.engine.list_groups(after, limit).await?)
+        Ok(self.engine.list_groups(ListGroups { after, limit, all: false }).await?)
+    }
+
+    /// A page of groups that have unfinished jobs or settings of their own, ordered by name: at most
+    /// `limit` (up to 500) after `after`.
+    pub async fn all_groups(&self, after: Option<GroupId>, limit: usize) -> Result<Vec<GroupLine>, Error> {
+        Ok(self.engine.list_groups(ListGroups { after, limit, all: true }).await?)
     }
 
     /// A page of groups that have unfinished jobs, those with the largest backlogs first: at most

@@ -19,8 +19,10 @@ Examples:
   fairlane group set customer-7 --rate none
   fairlane group set customer-7 --pause
   fairlane group list --limit 20 --json
+  fairlane group list --all
 
-Settings that are not given stay unchanged. list prints the groups with unfinished jobs, by name.
+Settings that are not given stay unchanged. list prints the groups with unfinished jobs, by name; with --all also \
+groups without jobs that have settings of their own.
 Exit codes: 0 success; 1 failure; 2 unknown group or bad input.";
 
 /// Shows groups (customers) and sets their weight, rate, concurrency and pause
@@ -45,8 +47,11 @@ enum Action {
     #[command(after_help = "Example:\n  fairlane group set customer-7 --weight 3 --rate '500/s burst 20'")]
     Set(Box<SetArguments>),
     /// Lists the groups with unfinished jobs
-    #[command(after_help = "Example:\n  fairlane group list --limit 20")]
+    #[command(after_help = "Examples:\n  fairlane group list --limit 20\n  fairlane group list --all")]
     List {
+        /// List also groups without jobs that have settings of their own
+        #[arg(long)]
+        all: bool,
         /// Maximum number of groups to list
         #[arg(long, value_name = "N", default_value_t = 100, value_parser = list_length, allow_negative_numbers = true)]
         limit: usize,
@@ -91,6 +96,8 @@ struct GroupList {
     /// The number of all groups with unfinished jobs.
     active_groups: u64,
     warnings: Vec<String>,
+    #[serde(skip)]
+    all: bool,
 }
 
 /// Runs the subcommand.
@@ -98,7 +105,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.action {
         Action::Show { group, target } => show(&group, &target).await,
         Action::Set(arguments) => set(*arguments).await,
-        Action::List { limit, target } => list(limit, &target).await,
+        Action::List { all, limit, target } => list(all, limit, &target).await,
     }
 }
 
@@ -131,12 +138,16 @@ async fn set(arguments: SetArguments) -> Result<(), Failure> {
     arguments.target.print(&settings, || tables::prose(&settings_text(&arguments.group, &settings)))
 }
 
-async fn list(limit: usize, target: &QueueTarget) -> Result<(), Failure> {
+async fn list(all: bool, limit: usize, target: &QueueTarget) -> Result<(), Failure> {
     let fairlane = target.attach().await?;
     let (mut groups, mut paused) = (Vec::new(), Vec::new());
     let mut after = None;
     while groups.len() < limit {
-        let page = fairlane.groups(after.take(), (limit - groups.len()).min(500)).await?;
+        let (begin, size) = (after.take(), (limit - groups.len()).min(500));
+        let page = match all {
+            true => fairlane.all_groups(begin, size).await?,
+            false => fairlane.groups(begin, size).await?,
+        };
         let Some(last) = page.last() else { break };
         after = Some(last.group.clone());
         paused.extend(page.iter().filter(|line| is_held_up_by_pause(line)).cloned());
@@ -144,7 +155,7 @@ async fn list(limit: usize, target: &QueueTarget) -> Result<(), Failure> {
     }
     let warnings = paused_warnings(&paused);
     let active_groups = fairlane.queue_view().await?.active_groups;
-    let list = GroupList { groups, active_groups, warnings };
+    let list = GroupList { groups, active_groups, warnings, all };
     target.print(&list, || list.text())
 }
 
@@ -176,9 +187,19 @@ fn text(view: &GroupView) -> String {
 }
 
 impl GroupList {
+    fn active_shown(&self) -> u64 {
+        self.groups.iter().filter(|line| line.backlog + line.in_flight > 0).count() as u64
+    }
+
     fn text(&self) -> String {
         let shown = thousands(self.groups.len() as u64);
-        let summary = format!("{shown} of {} with unfinished jobs.", counted(self.active_groups, "group"));
+        let summary = match self.all {
+            true => {
+                let groups = counted(self.groups.len() as u64, "group");
+                format!("{groups}, {} of them with unfinished jobs.", thousands(self.active_shown()))
+            }
+            false => format!("{shown} of {} with unfinished jobs.", counted(self.active_groups, "group")),
+        };
         if self.groups.is_empty() {
             return summary;
         }
@@ -188,12 +209,14 @@ impl GroupList {
             let settings = &line.settings;
             let rate = limit_text(settings.rate.as_ref());
             let paused = if settings.paused { "paused" } else { "–" };
-            let limits = vec![done, settings.weight.to_string(), rate, paused.to_owned()];
+            let seats = limit_text(settings.concurrency.as_ref());
+            let limits = vec![done, settings.weight.to_string(), rate, seats, paused.to_owned()];
             [vec![line.group.clone()], counts.to_vec(), limits].concat()
         });
-        let header = ["group", "backlog", "waiting", "in flight", "done", "weight", "rate", "paused"];
+        let header =
+            ["group", "backlog", "waiting", "in flight", "done", "weight", "rate", "concurrency", "paused"];
         let warnings: String = self.warnings.iter().map(|text| format!("\nwarning: {text}")).collect();
-        let optional = ["weight", "waiting", "in flight", "rate", "paused"];
+        let optional = ["weight", "waiting", "in flight", "concurrency", "rate", "paused"];
         format!("{}\n{summary}{warnings}", tables::texts_within(&header, &optional, rows))
     }
 }

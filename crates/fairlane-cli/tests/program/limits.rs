@@ -26,6 +26,16 @@ fn a_group_is_set_shown_and_listed() {
     let listed = queue.json(&["group", "list"]);
     assert_eq!((&listed["active_groups"], &listed["groups"][0]["group"]), (&1.into(), &"customer-7".into()));
     assert!(queue.run(&["group", "list"]).stdout.contains("1 of 1 group with unfinished jobs."));
+    queue.run(&["group", "set", "customer-8", "--concurrency", "7"]);
+    assert_eq!(queue.json(&["group", "list"])["groups"].as_array().unwrap().len(), 1);
+    let all = queue.json(&["group", "list", "--all"]);
+    assert_eq!((&all["active_groups"], &all["groups"][1]["group"]), (&1.into(), &"customer-8".into()));
+    assert_eq!(all["groups"][1]["settings"]["concurrency"], 7);
+    let text = queue.run(&["group", "list", "--all"]).stdout;
+    assert!(
+        text.contains("customer-8") && text.contains("2 groups, 1 of them with unfinished jobs."),
+        "{text}"
+    );
 }
 
 #[test]

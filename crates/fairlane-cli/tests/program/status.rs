@@ -115,7 +115,7 @@ fn a_paused_group_is_marked_and_its_waiting_jobs_are_counted() {
     for (words, row) in [
         (&["status"][..], "customer-7   3         0         0           0 of 3   paused"),
         (&["top"], "paused"),
-        (&["group", "list"], "3        50/s        paused"),
+        (&["group", "list"], "3        50/s        unlimited     paused"),
     ] {
         let text = queue.run(words).stdout;
         assert!(text.contains(warning), "{words:?}: {text}");

@@ -1,6 +1,6 @@
 //! `list_groups`: lists the groups with unfinished jobs, page by page, and changes nothing.
 
-use fairlane_core::limits::LIST_GROUPS_MAX;
+use fairlane_core::limits::{GROUP_IDLE_MS, LIST_GROUPS_MAX};
 use fairlane_core::queue::*;
 use fairlane_engine::EngineError;
 
@@ -11,6 +11,9 @@ use crate::subject::*;
 pub const CASES: &[Case] = cases![
     active_groups_come_page_by_page_by_name,
     a_listed_group_shows_its_settings,
+    groups_with_settings_are_listed_on_request,
+    a_group_with_settings_is_listed_once,
+    a_group_with_settings_is_not_forgotten,
     a_page_out_of_range_is_invalid,
 ];
 
@@ -44,10 +47,73 @@ async fn a_listed_group_shows_its_settings(queue: Subject) {
     assert_eq!(line.settings, settings);
 }
 
+async fn groups_with_settings_are_listed_on_request(queue: Subject) {
+    assert_eq!(queue.all_groups(None, 10).await, [""; 0]);
+    for group in ["e", "b", "c:%"] {
+        queue.set_group(group, weight(3)).await;
+    }
+    queue.set_group("plain", weight(1)).await;
+    queue.open("open", "b").await;
+    queue.add_dead(job("dead", "1")).await;
+    queue.add([job("d", "1")]).await;
+    assert_eq!(queue.all_groups(None, 10).await, ["b", "c:%", "d", "e"]);
+    assert_eq!(queue.all_groups(None, 3).await, ["b", "c:%", "d"]);
+    assert_eq!(queue.all_groups(Some("d"), 3).await, ["e"]);
+    assert_eq!(queue.all_groups(Some("bb"), 1).await, ["c:%"], "`after` need not be a listed group");
+    let command = ListGroups { after: Some(group_id("d")), limit: 1, all: true };
+    let line = queue.engine.call(command).await.expect("list_groups is answered").remove(0);
+    assert_eq!((line.backlog, line.in_flight, line.waiting, line.total, line.done), (0, 0, 0, 0, 0));
+    assert_eq!((line.settings.weight.get(), line.backoff_ms), (3, 0));
+
+    queue.set_group("b", GroupPatch { paused: Some(true), ..weight(1) }).await;
+    queue.set_group("e", weight(1)).await;
+    assert_eq!(queue.all_groups(None, 10).await, ["b", "c:%", "d"], "other settings than the weight remain");
+    queue.set_group("b", GroupPatch { paused: Some(false), ..GroupPatch::default() }).await;
+    assert_eq!(queue.all_groups(None, 10).await, ["c:%", "d"], "default settings are none");
+}
+
+async fn a_group_with_settings_is_listed_once(queue: Subject) {
+    for group in ["a", "b", "c"] {
+        queue.set_group(group, weight(2)).await;
+    }
+    queue.add([job("b", "1"), job("bb", "1"), job("d", "1")]).await;
+    for limit in 1..7 {
+        let (mut found, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let page = queue.all_groups(after.as_deref(), limit).await;
+            after = page.last().cloned();
+            let is_last = page.len() < limit;
+            found.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        assert_eq!(found, ["a", "b", "bb", "c", "d"], "in pages of {limit}");
+    }
+    let leased = queue.lease(3).await;
+    queue.succeed(&leased).await;
+    assert_eq!(queue.all_groups(None, 10).await, ["a", "b", "c"]);
+}
+
+async fn a_group_with_settings_is_not_forgotten(queue: Subject) {
+    for group in ["kept", "reset"] {
+        queue.set_group(group, weight(2)).await;
+    }
+    queue.set_group("reset", weight(1)).await;
+    for _ in 0..3 {
+        queue.advance_ms(GROUP_IDLE_MS + 1);
+        queue.sweep(10).await;
+    }
+    assert_eq!(queue.all_groups(None, 10).await, ["kept"]);
+    assert_eq!(queue.find_group("reset").await, None);
+}
+
 async fn a_page_out_of_range_is_invalid(queue: Subject) {
     for limit in [0, LIST_GROUPS_MAX + 1] {
-        let refused = queue.engine.call(ListGroups { after: None, limit }).await;
-        assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+        for all in [false, true] {
+            let refused = queue.engine.call(ListGroups { after: None, limit, all }).await;
+            assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+        }
     }
     assert_eq!(queue.groups(None, LIST_GROUPS_MAX).await, []);
 }

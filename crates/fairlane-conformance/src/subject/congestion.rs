@@ -50,8 +50,15 @@ impl Subject {
 
     /// A page of the groups that have unfinished jobs.
     pub async fn groups(&self, after: Option<&str>, limit: usize) -> Vec<GroupLine> {
-        let command = ListGroups { after: after.map(group_id), limit };
+        let command = ListGroups { after: after.map(group_id), limit, all: false };
         self.engine.call(command).await.expect("list_groups is answered")
+    }
+
+    /// The names on a page of the groups that have unfinished jobs or settings of their own.
+    pub async fn all_groups(&self, after: Option<&str>, limit: usize) -> Vec<String> {
+        let command = ListGroups { after: after.map(group_id), limit, all: true };
+        let lines = self.engine.call(command).await.expect("list_groups is answered");
+        lines.iter().map(|line| line.group.to_string()).collect()
     }
 
     /// A page of the groups that have unfinished jobs, the largest backlogs first.

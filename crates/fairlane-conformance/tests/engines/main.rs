@@ -4,6 +4,7 @@
 mod audit;
 mod bad_input;
 mod chapters;
+mod configured_groups;
 mod differential;
 mod disk;
 mod http;

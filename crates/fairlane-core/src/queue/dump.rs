@@ -348,6 +348,8 @@ impl Machine {
         dump.0.insert("completed".into(), DumpValue::List(chunks.collect()));
         let active = self.active_groups.iter().map(|name| (0, name.escaped().to_owned()));
         dump.0.insert("active-groups".into(), DumpValue::Sorted(active.collect()));
+        let configured = self.configured_groups.iter().map(|name| (0, name.escaped().to_owned()));
+        dump.0.insert("configured-groups".into(), DumpValue::Sorted(configured.collect()));
         let large = self.large_groups.iter();
         let large = large.map(|(magnitude, name)| (u64::from(*magnitude), name.escaped().to_owned()));
         dump.0.insert("large-groups".into(), DumpValue::Sorted(large.collect()));

@@ -188,6 +188,8 @@ impl Machine {
         for (key, group) in self.groups.iter() {
             self.check_counts_of(group, groups.get(&key).copied().unwrap_or_default())?;
         }
+        let configured = self.groups.values().filter(|group| group.settings != GroupSettings::default());
+        same(|| "groups with settings".into(), configured.count(), self.configured_groups.len())?;
         let large = self.groups.values().filter(|group| group.magnitude > 0).count();
         same(|| "large groups".into(), large, self.large_groups.len())?;
         let backlog = groups.values().map(|[backlog, ..]| backlog).sum();
@@ -218,6 +220,8 @@ impl Machine {
         same(|| name("in flight"), leased, group.in_flight)?;
         let active = self.active_groups.contains(&group.name);
         same(|| name("activity"), backlog + leased > 0, active)?;
+        let configured = self.configured_groups.contains(&group.name);
+        same(|| name("listed settings"), group.settings != GroupSettings::default(), configured)?;
         let expected = magnitude(group.magnitude, group.backlog);
         same(|| name("magnitude"), expected, group.magnitude)?;
         let indexed = self.large_groups.contains(&(group.magnitude, group.name.clone()));

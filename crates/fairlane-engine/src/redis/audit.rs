@@ -151,7 +151,9 @@ impl<'a> Scan<'a> {
             }
             cursor = next;
         }
-        self.groups.extend(self.texts("ZRANGE", "active-groups", &["0", "-1"]).await?);
+        for set in ["active-groups", "configured-groups"] {
+            self.groups.extend(self.texts("ZRANGE", set, &["0", "-1"]).await?);
+        }
         self.leases.extend(self.texts("ZRANGE", "deadlines", &["0", "-1"]).await?);
         Ok(())
     }

@@ -47,6 +47,11 @@ struct Page {
     /// The maximum number of groups on the page; 100 by default.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
+    /// Whether to list also groups without unfinished jobs that have settings of their own; `false`
+    /// by default.
+    #[serde(default)]
+    #[param(value_type = Option<bool>)]
+    all: bool,
 }
 
 /// A page of groups.
@@ -62,7 +67,8 @@ struct GroupsPage {
 
 /// Lists groups with unfinished jobs
 ///
-/// In the order of their names, page by page.
+/// In the order of their names, page by page. With `all=true`, groups without unfinished jobs that
+/// have settings of their own are listed too.
 #[utoipa::path(
     get,
     path = "/api/groups",
@@ -72,7 +78,10 @@ struct GroupsPage {
 )]
 async fn list(State(app): State<Shared>, Query(page): Query<Page>) -> Result<Json<GroupsPage>, Problem> {
     let limit = page.limit.unwrap_or(PAGE);
-    let lines = app.fairlane.groups(page.cursor, limit).await?;
+    let lines = match page.all {
+        true => app.fairlane.all_groups(page.cursor, limit).await?,
+        false => app.fairlane.groups(page.cursor, limit).await?,
+    };
     let next = (lines.len() == limit).then(|| lines.last().map(|line| line.group.to_string())).flatten();
     Ok(Json(GroupsPage { groups: lines.into_iter().map(GroupLineView::from).collect(), next }))
 }

@@ -136,7 +136,7 @@ mod tests {
             (SetQueue { settings: Settings::default() }.into_command(), "PATCH", "/api/settings"),
             (InspectQueue.into_command(), "GET", "/api/settings"),
             (InspectQueue.into_command(), "GET", "/api/types"),
-            (ListGroups { after: None, limit: 1 }.into_command(), "GET", "/api/groups"),
+            (ListGroups { after: None, limit: 1, all: true }.into_command(), "GET", "/api/groups"),
             (ListLargestGroups { after: None, limit: 1 }.into_command(), "GET", "/api/groups"),
             (InspectGroup { group: group("g") }.into_command(), "GET", "/api/groups/{group}"),
             (InspectType { type_id: type_id("t") }.into_command(), "GET", "/api/types/{type}"),
@@ -234,7 +234,7 @@ mod tests {
             inspect_lock("other:seat:1"),
             inspect_lock("seat"),
             ListLocks { group: None, after: None, locks_max: 1 }.into_command(),
-            ListGroups { after: None, limit: 1 }.into_command(),
+            ListGroups { after: None, limit: 1, all: true }.into_command(),
             Promote { jobs_max: 1 }.into_command(),
         ] {
             let refused = check_command(&admin, &command).expect_err("the key is bound");

@@ -1,4 +1,5 @@
-//! Customers with unfinished jobs: the largest ones, or all of them by name.
+//! Customers with unfinished jobs: the largest ones; or by name all of them, and those that have
+//! settings of their own.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -47,7 +48,9 @@ pub(super) async fn list(
         "Customers",
         html! {
             h1 { "Customers" }
-            p.lead { (count(queue.active_groups)) " have unfinished jobs." }
+            p.lead { (count(queue.active_groups)) " have unfinished jobs."
+                @if by_name { " Customers with settings of their own are listed, too." }
+            }
             form.filter role="search" method="get" action=(view.to("customers")) {
                 label for="q" { "Name begins with" }
                 input id="q" name="q" type="search" value=[prefix.as_deref()] maxlength="128" data-focus;
@@ -149,7 +152,7 @@ async fn named_list(
         _ => None,
     };
     let begin = after.clone().or_else(|| exact.clone());
-    let mut lines = app.fairlane.groups(begin, PAGE).await?;
+    let mut lines = app.fairlane.all_groups(begin, PAGE).await?;
     let is_full = lines.len() == PAGE;
     lines.retain(|line| prefix.is_none_or(|prefix| line.group.unescaped().starts_with(prefix)));
     let next = lines.last().filter(|_| is_full && lines.len() == PAGE).map(|line| line.group.to_string());
@@ -159,7 +162,7 @@ async fn named_list(
     };
     Ok(html! {
         @if lines.is_empty() && found.is_none() {
-            p.empty { "No customer with unfinished jobs has a name that begins like this. Customers without jobs are found by their exact name." }
+            p.empty { "No customer with unfinished jobs or settings of its own has a name that begins like this. Others are found by their exact name." }
         } @else {
             div.table tabindex="0" role="region" aria-label="Customers" {
                 table {

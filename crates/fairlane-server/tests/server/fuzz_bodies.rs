@@ -335,7 +335,7 @@ fn command(dice: &mut Dice) -> Vec<u8> {
     let job = JobRef { group: group.clone(), id: JobId::new("job-1").unwrap() };
     let mut bytes = wire::encode(&dice.pick(&[
         InspectJob { job: job.clone() }.into_command(),
-        ListGroups { after: Some(group), limit: 10 }.into_command(),
+        ListGroups { after: Some(group), limit: 10, all: true }.into_command(),
         CancelJob { jobs: vec![job.clone()] }.into_command(),
         Explain { job }.into_command(),
     ]));

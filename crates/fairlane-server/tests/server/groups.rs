@@ -25,12 +25,17 @@ async fn groups_with_unfinished_jobs_are_listed_page_by_page() {
     let (_, second) = running.get(&format!("/api/groups?limit=2&cursor={next}")).await;
     assert_eq!(second["groups"].as_array().unwrap().len(), 1);
     assert_eq!((&second["groups"][0]["group"], &second["next"]), (&json!("c:d"), &Value::Null));
+    let (_, all) = running.get("/api/groups?all=true&cursor=b").await;
+    let names: Vec<&Value> = all["groups"].as_array().unwrap().iter().map(|line| &line["group"]).collect();
+    assert_eq!(names, ["c:d", "idle"]);
+    assert_eq!(all["groups"][1]["settings"]["weight"], 2);
+    assert_eq!(running.get("/api/groups?all=false&cursor=b").await.1["groups"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn a_page_out_of_bounds_is_refused() {
     let running = Running::start().await;
-    for query in ["limit=0", "limit=501", "limit=many", "cursor=", "other=1"] {
+    for query in ["limit=0", "limit=501", "limit=many", "cursor=", "all=maybe", "other=1"] {
         let (status, _) = running.get(&format!("/api/groups?{query}")).await;
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{query}");
     }

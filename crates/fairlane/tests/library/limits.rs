@@ -57,6 +57,10 @@ async fn groups_their_bulk_actions_and_their_congestion_are_listed() {
     assert_eq!(first.len(), 2);
     let rest = fairlane.groups(Some(first[1].group.clone()), 2).await.unwrap();
     assert_eq!(rest[0].group.to_string(), "c");
+    fairlane.group("set").weight(3).apply().await.unwrap();
+    assert_eq!(fairlane.groups(None, 10).await.unwrap().len(), 3);
+    let all = fairlane.all_groups(None, 10).await.unwrap();
+    assert_eq!((all.len(), all[3].group.to_string(), all[3].settings.weight.get()), (4, "set".into(), 3));
     let (bulks, next) = fairlane.group("a").bulks(0, 10).await.unwrap();
     assert_eq!((bulks.len(), next), (1, None));
     assert_eq!(fairlane.group("a").congestion().await.unwrap().unwrap().waiting, 1);

@@ -28,7 +28,10 @@ impl Generator {
             }
             8 => InspectCongestion { group: self.group_id() }.into(),
             9 => ListSnapshots { group: self.group_id(), limit }.into(),
-            10 => ListGroups { after: self.dice.one_in(2).then(|| self.group_id()), limit }.into(),
+            10 => {
+                let after = self.dice.one_in(2).then(|| self.group_id());
+                ListGroups { after, limit, all: self.dice.one_in(2) }.into()
+            }
             11..13 => {
                 let magnitude = self.dice.pick(&[0, 0, 3, 4, 5, 6, 64]);
                 let after = LargestCursor { magnitude, group: self.group_id() };

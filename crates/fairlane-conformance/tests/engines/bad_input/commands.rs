@@ -211,7 +211,7 @@ fn pages() -> Vec<Bad> {
     };
     for limit in [0, 501, usize::MAX] {
         let bulks = ListBulks { group: group.clone(), after: 0, limit, unfinished: limit == 0 };
-        let groups = ListGroups { after: None, limit };
+        let groups = ListGroups { after: None, limit, all: true };
         table.push(bad("bulk actions", Command::ListBulks(bulks), &["a page", "between 1 and 500"]));
         table.push(bad("groups", Command::ListGroups(groups), &["a page", "between 1 and 500"]));
         let largest = ListLargestGroups { after: None, limit };

@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn inconsistent_state_is_found_and_repaired() {
-        let damages: [Damage; 16] = [
+        let damages: [Damage; 18] = [
             ("seat-without-job", |machine| machine.groups[0].in_flight += 2),
             ("seat-without-job", |machine| machine.types[0].in_flight += 1),
             ("wrong-count", |machine| machine.groups[0].backlog += 1),
@@ -227,6 +227,10 @@ mod tests {
                 machine.groups[0].lanes[0].standing = Standing::Clearing(NOW);
             }),
             ("orphan", |machine| machine.active_groups.clear()),
+            ("orphan", |machine| {
+                machine.configured_groups.insert(group());
+            }),
+            ("orphan", |machine| machine.groups[0].settings.base_priority = 1),
             ("wrong-count", |machine| machine.groups[0].magnitude = 7),
             ("wrong-count", |machine| {
                 machine.groups[0].magnitude = 9;

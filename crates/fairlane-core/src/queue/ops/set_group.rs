@@ -81,6 +81,7 @@ impl Machine {
         let difference = settings.base_priority - group.settings.base_priority;
         group.settings = settings.clone();
         let is_idle = !group.active && settings == GroupSettings::default();
+        self.list_settings(key);
         if is_idle {
             self.watch_idle(key);
         }

@@ -482,6 +482,7 @@ impl Restore {
         let keys: Vec<u32> = machine.groups.iter().map(|(key, _)| key).collect();
         for key in keys {
             machine.restore_index(key);
+            machine.list_settings(key);
             let group = &mut machine.groups[key];
             group.active = group.backlog + group.in_flight > 0;
             let is_bare = group.settings == GroupSettings::default() && group.bulks.is_empty();

@@ -170,6 +170,14 @@ faults! {
     Magnitude = "magnitude": "wrong-count",
         "it is indexed with magnitude {stored}, its backlog has {counted}",
         "indexes it by its backlog";
+    /// A group with settings of its own that is not listed as having any.
+    SettingsUnlisted = "settings-unlisted": "orphan",
+        "it has settings of its own and is not listed as having any",
+        "adds it to that list";
+    /// A group without settings of its own that is listed as having some.
+    NoSettings = "no-settings": "orphan",
+        "it is listed as having settings of its own and has none",
+        "removes it from that list";
     /// A wrong number of stored bytes of a group or the queue.
     StoredBytes = "stored-bytes": "wrong-count",
         "{stored} bytes are counted as stored, {counted} are",

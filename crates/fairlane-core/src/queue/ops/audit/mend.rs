@@ -109,6 +109,7 @@ impl Machine {
                 }
                 self.index_group(key);
             }
+            Fault::SettingsUnlisted | Fault::NoSettings => self.list_settings(key),
             Fault::Unlisted => {
                 group.active = true;
                 let name = group.name.clone();

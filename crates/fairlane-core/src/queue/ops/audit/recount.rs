@@ -11,7 +11,7 @@ use crate::queue::bulk::Bulk;
 use crate::queue::job::{Held, Job, JobKey, Place};
 use crate::queue::lane::{GroupKey, LaneKey, Standing, TypeKey};
 use crate::queue::magnitude::magnitude;
-use crate::queue::{BulkRef, JobRef, Machine};
+use crate::queue::{BulkRef, GroupSettings, JobRef, Machine};
 
 use super::{Fault, Finding, Suspect};
 
@@ -145,6 +145,12 @@ impl Machine {
         match (has_jobs, self.active_groups.contains(&group.name)) {
             (true, false) => findings.add(Fault::Unlisted, "", 0, 0),
             (false, true) => findings.add(Fault::NoJobs, "", 0, 0),
+            _ => {}
+        }
+        let is_default = group.settings == GroupSettings::default();
+        match (is_default, self.configured_groups.contains(&group.name)) {
+            (false, false) => findings.add(Fault::SettingsUnlisted, "", 0, 0),
+            (true, true) => findings.add(Fault::NoSettings, "", 0, 0),
             _ => {}
         }
         let is_indexed = self.large_groups.contains(&(group.magnitude, group.name.clone()));

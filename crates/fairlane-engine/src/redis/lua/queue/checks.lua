@@ -140,6 +140,7 @@ function queue.check_group(cx, name)
       queue.watch_idle(cx, name)
     end)
   end
+  queue.check_settings(cx, group)
   local stored, expected = queue.magnitudes_of(cx, group)
   if stored ~= expected then
     queue.report(cx, 'magnitude', '', stored, expected, function() group.is_unindexed = true end)

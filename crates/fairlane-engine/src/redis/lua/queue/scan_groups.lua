@@ -20,8 +20,12 @@ function queue.page_groups(cx)
     end
     local has_jobs, listed = queue.activity_of(cx, group)
     local stored, expected = queue.magnitudes_of(cx, group)
-    if parked ~= group.seat_parked or has_jobs ~= listed or stored ~= expected then letter = '?' end
-    queue.afford(cx, 6 + 5 * #lines)
+    local has_settings, is_listed = queue.settings_listing(cx, group)
+    if parked ~= group.seat_parked or has_jobs ~= listed or stored ~= expected
+      or has_settings ~= is_listed then
+      letter = '?'
+    end
+    queue.afford(cx, 7 + 5 * #lines)
     for _, item in ipairs({group.name, letter, text(group.in_flight), table.concat(lines, '\n')}) do
       reply[#reply + 1] = item
     end

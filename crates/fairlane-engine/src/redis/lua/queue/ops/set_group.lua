@@ -21,6 +21,7 @@ function queue.ops.set_group(cx, command)
     new_weight, kernel.patched_flag(patch.paused, paused),
     kernel.patched(patch.concurrency, concurrency, '0', text), new_base, new_rate,
   }, ':')
+  queue.list_settings(cx, group.name, limits ~= none)
   if limits == (group.limits or none) then
     queue.write_all(cx)
     return {settings = queue.group_settings(group)}
