@@ -154,6 +154,11 @@ pub use fairlane_worker::{
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
 
+/// The example of the page on bulk actions.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/bulk-actions.md")]
+struct BulkActions;
+
 /// The examples of the page on rankings.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/rankings.md")]

@@ -168,6 +168,28 @@ fn commands_of_the_page_on_waiting_rooms_work() {
     assert!(printed.contains("commitment") && prequeued.read("tickets.tsv").is_empty(), "{printed}");
 }
 
+/// The commands of the page with a hundred jobs instead of a million.
+#[test]
+fn commands_of_the_page_on_bulk_actions_work() {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("fairlane.toml"), "[types.mail]\ncommand = [\"cat\"]\n").unwrap();
+    let (worked, idle) = (Served::in_folder(folder, &["--engine", "memory:"]), Served::start());
+    let text = page("docs/bulk-actions.md").replace("1000000", "100").replace("1,000,000", "100");
+    let blocks = blocks(&text, "sh");
+    let [load, control, results, http] = &blocks[..] else { panic!("{blocks:?}") };
+    let mut reader = Reader::of(&worked);
+    for block in [load, results] {
+        reader.run(block);
+    }
+    let printed = reader.run(http);
+    assert_eq!(printed.matches("\"state\":\"completed\",\"attempts\"").count(), 100, "{printed}");
+    let (load, _) = load.split_once("\nfairlane bulk watch").unwrap();
+    let printed = Reader::of(&idle).run(&format!("{load}\n{control}"));
+    for part in ["created, held, 0 of 100 jobs done", "100 jobs still to be dropped"] {
+        assert!(printed.contains(part), "{part} is not in {printed}");
+    }
+}
+
 #[test]
 fn requests_of_the_page_on_the_http_api_work() {
     let served = Served::start();
