@@ -112,7 +112,7 @@ impl Fetcher {
         }
         match self.next_class() {
             Turn::Lease(room) => self.fetch(self.gathered(room).await).await.map(|()| TurnEnd::EngineReply),
-            Turn::Wait => match self.idle_room().await? {
+            Turn::Wait => match self.room_to_wait_with().await? {
                 Some(room) => self.lease_when_woken(room).await,
                 None => self.wait().await,
             },
@@ -194,15 +194,14 @@ impl Fetcher {
         Fetched::Jobs
     }
 
-    /// The room of an idle worker that leases all its types together, if its lease request can wait
-    /// in the engine. A store's timers may be coarse, so it does not wait there for a time. The wait
-    /// counts towards the length of the leases, so these must be much longer. `classic` has to admit
-    /// jobs before they can be leased.
-    async fn idle_room(&self) -> Result<Option<Room>, EngineError> {
+    /// The room of a worker that leases all its types together, if its lease request can wait in the
+    /// engine. Slots that are freed during the wait do not add to it. A store's timers may be coarse,
+    /// so it does not wait there for a time. The wait counts towards the length of the leases, so
+    /// these must be much longer. `classic` has to admit jobs before they can be leased.
+    async fn room_to_wait_with(&self) -> Result<Option<Room>, EngineError> {
         let shared = &self.shared;
         let [Class { wake_at: None, wait: None, .. }] = &self.classes[..] else { return Ok(None) };
-        let is_idle = shared.slots.in_use() == 0;
-        if !is_idle || shared.lease_ms() < WAITING_LEASE_MS_MIN || shared.is_classic().await? {
+        if shared.lease_ms() < WAITING_LEASE_MS_MIN || shared.is_classic().await? {
             return Ok(None);
         }
         let jobs = shared.slots.room(0).min(shared.settings.fetch_batch_size);
