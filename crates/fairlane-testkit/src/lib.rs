@@ -2,6 +2,7 @@
 //! under test.
 //!
 //! - `browser.rs`: a real Chromium, with axe-core.
+//! - `certificates.rs`: a CA for servers and clients on this machine.
 //! - `clock.rs`: a wall clock that jumps, for child processes.
 //! - `comfyui.rs`: a stand-in for a ComfyUI engine.
 //! - `document.rs`: pages of the documentation, and scripts made of their blocks.
@@ -17,6 +18,7 @@
 //! failed setup ends the test with a message.
 
 pub mod browser;
+pub mod certificates;
 pub mod clock;
 pub mod comfyui;
 pub mod document;

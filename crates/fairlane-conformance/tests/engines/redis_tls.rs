@@ -7,52 +7,20 @@ use std::time::Duration;
 use fairlane_conformance::subject::{job, jobs, type_id};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, EngineError};
+use fairlane_testkit::certificates::CertificateAuthority;
 use fairlane_testkit::redis::{RedisServer, ServerOptions, ServerTls};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
-use tempfile::TempDir;
 
-/// A CA and the folder of its files.
-struct Ca {
-    folder: TempDir,
-    issuer: Issuer<'static, KeyPair>,
+/// A Redis whose certificate was issued by this CA.
+fn server(ca: &CertificateAuthority, asks_clients: bool) -> RedisServer {
+    server_with(ca, ca.issue("server"), asks_clients)
 }
 
-impl Ca {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder can be made");
-        let mut params = CertificateParams::new(Vec::new()).expect("no names");
-        params.distinguished_name.push(DnType::CommonName, "a CA for tests");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        let certificate = params.self_signed(&key).expect("a certificate");
-        std::fs::write(folder.path().join("ca.pem"), certificate.pem()).expect("it is written");
-        Self { folder, issuer: Issuer::new(params, key) }
-    }
-
-    fn file(&self) -> PathBuf {
-        self.folder.path().join("ca.pem")
-    }
-
-    /// A certificate for this machine and its key, as files.
-    fn issue(&self, name: &str, is_expired: bool) -> (PathBuf, PathBuf) {
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let mut params = CertificateParams::new(names).expect("names");
-        params.distinguished_name.push(DnType::CommonName, name);
-        if is_expired {
-            (params.not_before, params.not_after) = (date_time_ymd(2019, 1, 1), date_time_ymd(2020, 1, 1));
-        }
-        let key = KeyPair::generate().expect("a key");
-        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
-        let file = |ending: &str| self.folder.path().join(format!("{name}.{ending}"));
-        std::fs::write(file("pem"), certificate.pem()).expect("it is written");
-        std::fs::write(file("key"), key.serialize_pem()).expect("it is written");
-        (file("pem"), file("key"))
-    }
-
-    fn server(&self, asks_clients: bool, is_expired: bool) -> RedisServer {
-        let (certificate, key) = self.issue("server", is_expired);
-        RedisServer::start_tls(ServerTls { ca: self.file(), certificate, key, asks_clients })
-    }
+fn server_with(
+    ca: &CertificateAuthority,
+    (certificate, key): (PathBuf, PathBuf),
+    asks_clients: bool,
+) -> RedisServer {
+    RedisServer::start_tls(ServerTls { ca: ca.file(), certificate, key, asks_clients })
 }
 
 async fn connect(url: &str) -> Result<Arc<dyn Engine>, EngineError> {
@@ -72,8 +40,8 @@ fn with_ca(server: &RedisServer, ca: &Path) -> String {
 
 #[tokio::test]
 async fn queue_works_over_tls_with_its_own_ca_and_an_acl_user() {
-    let ca = Ca::new();
-    let server = ca.server(false, false);
+    let ca = CertificateAuthority::new();
+    let server = server(&ca, false);
     server.command(&["ACL", "SETUSER", "app", "on", ">pw", "~bulk-action:*", "+@all"]);
     let url = with_ca(&server, &ca.file()).replace("rediss://127.0.0.1", "rediss://app:pw@localhost");
     let engine = connect(&url).await.unwrap();
@@ -85,8 +53,8 @@ async fn queue_works_over_tls_with_its_own_ca_and_an_acl_user() {
 
 #[tokio::test]
 async fn server_of_an_unknown_ca_is_refused_unless_insecure() {
-    let (ca, other) = (Ca::new(), Ca::new());
-    let server = ca.server(false, false);
+    let (ca, other) = (CertificateAuthority::new(), CertificateAuthority::new());
+    let server = server(&ca, false);
     for url in [with_ca(&server, &other.file()), format!("rediss://127.0.0.1:{}", server.tls_port())] {
         let refused = refusal(&url).await;
         assert!(refused.contains("name its CA with ?ca=FILE"), "{refused}");
@@ -97,20 +65,20 @@ async fn server_of_an_unknown_ca_is_refused_unless_insecure() {
 
 #[tokio::test]
 async fn expired_certificate_is_refused_with_what_to_do() {
-    let ca = Ca::new();
-    let server = ca.server(false, true);
+    let ca = CertificateAuthority::new();
+    let server = server_with(&ca, ca.issue_expired("server"), false);
     let refused = refusal(&with_ca(&server, &ca.file())).await;
     assert!(refused.contains("has expired; renew it"), "{refused}");
 }
 
 #[tokio::test]
 async fn client_certificate_is_shown_to_a_server_that_asks_for_one() {
-    let ca = Ca::new();
-    let server = ca.server(true, false);
+    let ca = CertificateAuthority::new();
+    let server = server(&ca, true);
     let url = with_ca(&server, &ca.file());
     let refused = refusal(&url).await;
     assert!(refused.contains("?cert=FILE&key=FILE"), "{refused}");
-    let (certificate, key) = ca.issue("client", false);
+    let (certificate, key) = ca.issue("client");
     let engine =
         connect(&format!("{url}&cert={}&key={}", certificate.display(), key.display())).await.unwrap();
     engine.enqueue_all([job("a", "1")]).await.unwrap();
@@ -118,8 +86,8 @@ async fn client_certificate_is_shown_to_a_server_that_asks_for_one() {
 
 #[tokio::test]
 async fn plain_and_tls_ports_mixed_up_are_reported() {
-    let ca = Ca::new();
-    let server = ca.server(false, false);
+    let ca = CertificateAuthority::new();
+    let server = server(&ca, false);
     let error = connect(&format!("redis://:secret@127.0.0.1:{}", server.tls_port())).await.err();
     let error = error.expect("it speaks TLS only").to_string();
     assert!(error.contains("rediss://") && !error.contains("secret"), "{error}");
