@@ -114,8 +114,11 @@ pub fn check_content_type(headers: &HeaderMap, wanted: &str) -> Result<(), Probl
     if essence.eq_ignore_ascii_case(wanted) {
         return Ok(());
     }
-    Err(ProblemKind::UnsupportedType
-        .because(format!("the body must have the header content-type: {wanted}, and has {named:?}")))
+    let found = match named {
+        "" => "the request has none".to_owned(),
+        named => format!("the request has {named:?}"),
+    };
+    Err(ProblemKind::UnsupportedType.because(format!("send the header content-type: {wanted}; {found}")))
 }
 
 /// Reads a body completely, within the limits of size and time; its memory is released with the

@@ -17,7 +17,7 @@ struct Program {
     brew_package: Option<&'static str>,
 }
 
-const PROGRAMS: [Program; 14] = [
+const PROGRAMS: [Program; 16] = [
     Program {
         name: "redis-server",
         is_installed: || shell::find("redis-server").is_some(),
@@ -89,6 +89,18 @@ const PROGRAMS: [Program; 14] = [
         is_installed: || shell::find("chromedriver").is_some(),
         debian_package: "chromium-driver",
         brew_package: Some("chromedriver"),
+    },
+    Program {
+        name: "nginx",
+        is_installed: || shell::find("nginx").is_some() || Path::new("/usr/sbin/nginx").exists(),
+        debian_package: "nginx",
+        brew_package: Some("nginx"),
+    },
+    Program {
+        name: "caddy",
+        is_installed: || shell::find("caddy").is_some(),
+        debian_package: "caddy",
+        brew_package: Some("caddy"),
     },
     Program {
         name: "faketime",

@@ -29,6 +29,7 @@ mod one_json;
 #[cfg(feature = "postgres")]
 mod outbox;
 mod permissions;
+mod proxies;
 mod queue;
 mod quickstart;
 mod ranking;
