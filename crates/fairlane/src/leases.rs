@@ -94,7 +94,7 @@ impl Leases {
         let types = types.into_iter().map(|name| TypeId::new(name.to_string()));
         let types = types.collect::<Result<_, _>>()?;
         let leaser = fairlane_engine::Leaser::new(self.engine.clone(), worker);
-        Ok(Leaser { leaser, types, length: LEASE })
+        Ok(Leaser { leases: self.clone(), leaser, types, length: LEASE })
     }
 
     /// The leases of one request of a client, for a server that leases for workers elsewhere.
@@ -146,6 +146,7 @@ impl Leases {
 
 /// Leases jobs for one worker, made with [`Leases::leaser`].
 pub struct Leaser {
+    leases: Leases,
     leaser: fairlane_engine::Leaser,
     types: Vec<TypeId>,
     length: Duration,
@@ -174,8 +175,16 @@ impl Leaser {
             }
             let backstop = Duration::from_millis(TIMER_BACKSTOP_MS);
             let at_most = left.min(lease_pause(batch.wake_at, empty_waits, backstop));
-            batch = self.leaser.lease_when_woken(&self.types, jobs_max, lease_ms, at_most).await?;
-            empty_waits += 1;
+            batch = if batch.wake_at.is_some() {
+                // A store's timers may be coarse, so the request does not wait there for a time.
+                let is_woken = self.leases.engine.wait(&self.types, at_most).await?;
+                empty_waits = if is_woken { 0 } else { empty_waits + 1 };
+                self.leaser.lease(&self.types, jobs_max, lease_ms).await?
+            } else {
+                // A time that it returns was not known before, such as that of a delayed job.
+                empty_waits = 0;
+                self.leaser.lease_when_woken(&self.types, jobs_max, lease_ms, at_most).await?
+            };
         }
     }
 }
