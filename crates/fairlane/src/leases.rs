@@ -165,11 +165,11 @@ impl Leaser {
     /// After an error or a dropped future, the next call returns the jobs whose reply was missed, so
     /// it is safe in a `select!` and no job waits for the end of its lease.
     pub async fn lease(&mut self, jobs_max: usize, wait: Duration) -> Result<Vec<LeasedJob>, Error> {
-        let (deadline, lease_ms) = (Instant::now() + wait, self.length.as_millis() as u64);
+        let (begun, lease_ms) = (Instant::now(), self.length.as_millis() as u64);
         let mut batch = self.leaser.lease(&self.types, jobs_max, lease_ms).await?;
         let mut empty_waits = 0;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = wait.saturating_sub(begun.elapsed());
             if !batch.jobs.is_empty() || left.is_zero() {
                 return Ok(batch.jobs);
             }

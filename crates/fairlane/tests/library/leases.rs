@@ -80,6 +80,16 @@ async fn a_lease_waits_for_the_first_job_and_two_leasers_share_a_name() {
     assert!(leases.leaser("", ["mail"]).is_err() && leases.leaser("w", [""]).is_err());
 }
 
+#[tokio::test]
+async fn a_lease_may_wait_without_an_end() {
+    let (fairlane, leases) = queue(1).await;
+    let mut leaser = leases.leaser("w", ["mail"]).unwrap();
+    assert_eq!(leaser.lease(1, Duration::MAX).await.unwrap().len(), 1);
+    let add = fairlane.enqueue(Job::new("customer-7", "mail", &1));
+    let (leased, _) = tokio::join!(leaser.lease(1, Duration::MAX), add);
+    assert_eq!(leased.unwrap().len(), 1);
+}
+
 /// A time is waited for at least as long as the waits before it yielded nothing.
 #[tokio::test]
 async fn a_leaser_waits_no_longer_than_to_a_time_that_it_learns_after_many_waits() {
