@@ -84,15 +84,23 @@ impl Waiters {
         }
     }
 
-    /// Passes a token to the first waiter that is still there, or keeps it for the next.
-    pub fn give(&mut self, type_id: &TypeId) {
+    /// Passes a token to the first waiter that is still there, or keeps it for the next; false if it
+    /// had to be kept.
+    pub fn give(&mut self, type_id: &TypeId) -> bool {
         while let Some(first) = self.by_type.get(type_id).and_then(BTreeSet::first).copied() {
             let waiter = self.remove(first).expect("an indexed waiter exists");
             if self.wake(waiter.then, type_id) {
-                return;
+                return true;
             }
         }
         self.returned.insert(type_id.clone());
+        false
+    }
+
+    /// Takes the types of the tokens that were kept.
+    #[cfg(feature = "redis")]
+    pub fn take_returned(&mut self) -> BTreeSet<TypeId> {
+        std::mem::take(&mut self.returned)
     }
 
     /// Wakes a waiter; false if its caller was dropped.

@@ -130,20 +130,39 @@ impl Drop for Slot {
     }
 }
 
-/// Sends calls in one command and gives each its receipts. If the command fails, each call is sent on
-/// its own: the reason may concern one of them only, such as a customer whose data is damaged.
+/// Sends calls in one command and gives each its receipts. If the command fails, its halves are sent
+/// one after the other: the reason may concern one call only, such as a customer whose data is
+/// damaged. If the engine accepts no writes at all, the calls get the error at once.
 async fn send(slot: Slot, calls: Vec<Call>) {
-    let engine = slot.0.engine.clone();
-    let jobs: Vec<NewJob> = calls.iter().flat_map(|call| call.jobs.iter().cloned()).collect();
-    let enqueued = engine.enqueue_all(jobs).await;
-    drop(slot);
-    let Ok(Enqueued { receipts, backlogs }) = enqueued else {
-        for Call { jobs, reply } in calls {
-            let engine = engine.clone();
-            tokio::spawn(async move { reply.send(engine.enqueue_all(jobs).await) });
+    let engine = &slot.0.engine;
+    let mut batches = vec![calls];
+    while let Some(mut calls) = batches.pop() {
+        // The callers of a failed command may have been dropped meanwhile.
+        calls.retain(|call| !call.reply.is_closed());
+        if calls.is_empty() {
+            continue;
         }
-        return;
-    };
+        let jobs: Vec<NewJob> = calls.iter().flat_map(|call| call.jobs.iter().cloned()).collect();
+        match engine.enqueue_all(jobs).await {
+            Ok(enqueued) => give_receipts(calls, enqueued),
+            Err(error) if calls.len() == 1 => give_error(calls, &error),
+            Err(error) if error.is_retryable() && refuses_writes(&**engine).await => {
+                give_error(batches.drain(..).flatten().chain(calls), &error);
+            }
+            Err(_) => {
+                let second = calls.split_off(calls.len() / 2);
+                batches.extend([second, calls]);
+            }
+        }
+    }
+}
+
+async fn refuses_writes(engine: &dyn Engine) -> bool {
+    engine.admin().check_writes().await.is_err_and(|error| error.is_retryable())
+}
+
+/// Gives each call the receipts of its own jobs.
+fn give_receipts(calls: Vec<Call>, Enqueued { receipts, backlogs }: Enqueued) {
     let (mut receipts, mut backlogs) = (receipts.into_iter(), backlogs.into_iter());
     for Call { jobs, reply } in calls {
         let own = Enqueued {
@@ -152,6 +171,13 @@ async fn send(slot: Slot, calls: Vec<Call>) {
         };
         // The caller may have been dropped.
         let _ = reply.send(Ok(own));
+    }
+}
+
+fn give_error(calls: impl IntoIterator<Item = Call>, error: &EngineError) {
+    for Call { reply, .. } in calls {
+        // The caller may have been dropped.
+        let _ = reply.send(Err(error.clone()));
     }
 }
 
@@ -176,6 +202,10 @@ mod tests {
 
     /// A batcher over an engine whose commands wait for a permit, and the number of its commands.
     fn gated() -> (Arc<EnqueueBatcher>, Arc<Semaphore>, Arc<AtomicUsize>) {
+        gated_over(Arc::new(EmbeddedEngine::new(Settings::default(), Clock::System).unwrap()))
+    }
+
+    fn gated_over(engine: Arc<dyn Engine>) -> (Arc<EnqueueBatcher>, Arc<Semaphore>, Arc<AtomicUsize>) {
         let (gate, commands) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
         let (permits, count) = (gate.clone(), commands.clone());
         let hooks = Hooks::default().submit(move |inner, command: Command| {
@@ -186,9 +216,7 @@ mod tests {
                 inner.submit(command).await
             })
         });
-        let engine = EmbeddedEngine::new(Settings::default(), Clock::System).unwrap();
-        let engine = layer(Arc::new(engine), hooks);
-        (batcher_of(engine), gate, commands)
+        (batcher_of(layer(engine, hooks)), gate, commands)
     }
 
     fn batcher_of(engine: Arc<dyn Engine>) -> Arc<EnqueueBatcher> {
@@ -287,6 +315,63 @@ mod tests {
         let mut invalid = jobs(0);
         invalid[0].payload = vec![b'x'; PAYLOAD_BYTES_MAX + 1].into();
         assert!(matches!(batcher.enqueue(invalid).await, Err(EngineError::Invalid(_))));
+        assert_eq!(batcher.state().in_flight, 0);
+    }
+
+    /// The calls of a shared command that failed do not all start at once when the engine is back.
+    #[tokio::test]
+    async fn calls_of_a_failed_command_are_sent_again_within_its_slot() {
+        let (in_flight, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (commands, most_seen) = (Arc::new(AtomicUsize::new(0)), most.clone());
+        let count = commands.clone();
+        let hooks = Hooks::default().submit(move |inner, command: Command| {
+            let (in_flight, most) = (in_flight.clone(), most_seen.clone());
+            let fails = count.fetch_add(1, Ordering::SeqCst) <= IN_FLIGHT_MAX;
+            Box::pin(async move {
+                most.fetch_max(in_flight.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                // Every call that can start does so before the first of them ends.
+                for _ in 0..1000 {
+                    tokio::task::yield_now().await;
+                }
+                in_flight.fetch_sub(1, Ordering::SeqCst);
+                match fails {
+                    true => Err(EngineError::Unavailable { engine: "test", reason: "away".into() }),
+                    false => inner.submit(command).await,
+                }
+            })
+        });
+        let engine = EmbeddedEngine::new(Settings::default(), Clock::System).unwrap();
+        let batcher = batcher_of(layer(Arc::new(engine), hooks));
+        let mut calls = JoinSet::new();
+        for number in 0..100 {
+            start(&batcher, &mut calls, number).await;
+        }
+        let ended = calls.join_all().await;
+        let failed = ended.iter().filter(|(_, enqueued)| enqueued.is_err()).count();
+        assert_eq!(failed, IN_FLIGHT_MAX, "those that were alone in a command that failed");
+        assert_eq!(most.load(Ordering::SeqCst), IN_FLIGHT_MAX);
+        assert_eq!(commands.load(Ordering::SeqCst), IN_FLIGHT_MAX + 1 + 2, "two halves");
+        assert_eq!(batcher.state().in_flight, 0);
+    }
+
+    #[cfg(feature = "redis")]
+    #[tokio::test]
+    async fn calls_of_a_failed_command_are_not_sent_again_while_the_engine_is_away() {
+        use fairlane_testkit::redis::{RedisServer, ServerOptions};
+
+        let mut server = RedisServer::start(ServerOptions::default());
+        let engine = fairlane_engine::open_default(&server.url()).await.unwrap();
+        server.kill();
+        let (batcher, gate, commands) = gated_over(engine);
+        let mut calls = JoinSet::new();
+        for number in 0..100 {
+            start(&batcher, &mut calls, number).await;
+        }
+        gate.add_permits(1000);
+        for (_, enqueued) in calls.join_all().await {
+            assert!(enqueued.is_err_and(|error| error.is_retryable()));
+        }
+        assert_eq!(commands.load(Ordering::SeqCst), IN_FLIGHT_MAX + 1);
         assert_eq!(batcher.state().in_flight, 0);
     }
 

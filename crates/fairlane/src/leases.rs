@@ -94,7 +94,7 @@ impl Leases {
         let types = types.into_iter().map(|name| TypeId::new(name.to_string()));
         let types = types.collect::<Result<_, _>>()?;
         let leaser = fairlane_engine::Leaser::new(self.engine.clone(), worker);
-        Ok(Leaser { leaser, types, length: LEASE })
+        Ok(Leaser { leases: self.clone(), leaser, types, length: LEASE })
     }
 
     /// The leases of one request of a client, for a server that leases for workers elsewhere.
@@ -146,6 +146,7 @@ impl Leases {
 
 /// Leases jobs for one worker, made with [`Leases::leaser`].
 pub struct Leaser {
+    leases: Leases,
     leaser: fairlane_engine::Leaser,
     types: Vec<TypeId>,
     length: Duration,
@@ -164,18 +165,26 @@ impl Leaser {
     /// After an error or a dropped future, the next call returns the jobs whose reply was missed, so
     /// it is safe in a `select!` and no job waits for the end of its lease.
     pub async fn lease(&mut self, jobs_max: usize, wait: Duration) -> Result<Vec<LeasedJob>, Error> {
-        let (deadline, lease_ms) = (Instant::now() + wait, self.length.as_millis() as u64);
+        let (begun, lease_ms) = (Instant::now(), self.length.as_millis() as u64);
         let mut batch = self.leaser.lease(&self.types, jobs_max, lease_ms).await?;
         let mut empty_waits = 0;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = wait.saturating_sub(begun.elapsed());
             if !batch.jobs.is_empty() || left.is_zero() {
                 return Ok(batch.jobs);
             }
             let backstop = Duration::from_millis(TIMER_BACKSTOP_MS);
             let at_most = left.min(lease_pause(batch.wake_at, empty_waits, backstop));
-            batch = self.leaser.lease_when_woken(&self.types, jobs_max, lease_ms, at_most).await?;
-            empty_waits += 1;
+            batch = if batch.wake_at.is_some() {
+                // A store's timers may be coarse, so the request does not wait there for a time.
+                let is_woken = self.leases.engine.wait(&self.types, at_most).await?;
+                empty_waits = if is_woken { 0 } else { empty_waits + 1 };
+                self.leaser.lease(&self.types, jobs_max, lease_ms).await?
+            } else {
+                // A time that it returns was not known before, such as that of a delayed job.
+                empty_waits = 0;
+                self.leaser.lease_when_woken(&self.types, jobs_max, lease_ms, at_most).await?
+            };
         }
     }
 }

@@ -48,6 +48,9 @@ use crate::error::Error;
 use crate::fairlane::{Fairlane, broken};
 use acquisition::Acquisition;
 
+/// A longer wait than any; the clock has points in time only so far ahead.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// How a lock is acquired and held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockOptions {
@@ -214,7 +217,7 @@ impl Lock {
     /// Dropping the future gives up the place among the waiters, or the lock if it was just
     /// granted.
     pub async fn lock(&self) -> Result<LockGuard, Error> {
-        self.lock_until(Instant::now() + self.options.max_wait).await
+        self.lock_until(Instant::now() + self.options.max_wait.min(FOREVER)).await
     }
 
     /// As [`lock`](Self::lock), until a point in time.

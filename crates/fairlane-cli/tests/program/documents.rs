@@ -257,6 +257,42 @@ fn the_redis_user_of_the_page_on_configuration_can_use_a_queue() {
     assert!(ended.code == 0 && ended.stdout.contains("customer-7"), "{}{}", ended.stdout, ended.stderr);
 }
 
+/// Runs commands of the program and then a block of `redis-cli`, all with one Redis, and returns what
+/// the block printed.
+fn read_redis(commands: &[&str], block: &str) -> String {
+    let (redis, folder) = (RedisServer::start(ServerOptions::default()), TempDir::new().unwrap());
+    for command in commands {
+        let words: Vec<&str> = command.split(' ').collect();
+        let ended = fairlane_in(folder.path(), &[("FAIRLANE_ENGINE", &redis.url())], &words);
+        assert_eq!(ended.code, 0, "{command}: {}", ended.stderr);
+    }
+    let block = block.replace("redis-cli ", &format!("redis-cli -p {} ", redis.port()));
+    Reader::in_folder(folder.path()).run(&block)
+}
+
+#[test]
+fn commands_of_the_page_on_the_redis_layout_show_a_queue() {
+    let blocks = blocks(&page("docs/redis-layout.md"), "sh");
+    let [debugging] = &blocks[..] else { panic!("{blocks:?}") };
+    let printed = read_redis(&["enqueue customer-7 mail 1", "enqueue customer-7 mail 2"], debugging);
+    assert!(printed.contains("backlog\n2\n") && printed.ends_with("\nA:0:0:0:0:0\n"), "{printed}");
+}
+
+#[test]
+fn the_command_of_the_page_on_rankings_reads_a_board_in_redis() {
+    let text = page("docs/rankings.md");
+    let (_, section) = text.split_once("\n## In Redis\n").unwrap();
+    let blocks = blocks(section, "sh");
+    let [read] = &blocks[..] else { panic!("{blocks:?}") };
+    let events = [
+        "ranking set reservation-count",
+        "ranking record reservation-count reservation-1 schedule-001",
+        "ranking record reservation-count reservation-2 schedule-001",
+    ];
+    let printed = read_redis(&events, read);
+    assert!(printed.starts_with("schedule-001\n2."), "{printed}");
+}
+
 /// An application that only embeds a queue compiles no client of Redis or HTTP.
 #[test]
 fn the_dependency_of_the_page_on_the_library_resolves_without_network_clients() {

@@ -366,3 +366,43 @@ async fn a_lease_waits_though_the_server_accepts_no_further_connection() {
         redis::cmd("INFO").arg("stats").query(&mut scene.nodes[0]).expect("it is answered");
     assert!(refused.get::<u64>("rejected_connections").is_some_and(|count| count > 0));
 }
+
+/// Starts a wait, whose pop goes on after it was dropped.
+async fn leave_a_pop_behind(scene: &mut Scene) {
+    let dropped = scene.wait(&[type_id("t")]);
+    scene.until_popping(1).await;
+    dropped.abort();
+    assert!(dropped.await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_popped_for_a_waiter_that_has_gone_reaches_one_of_another_process() {
+    for servers in Servers::of_each_kind() {
+        let (mut scene, other) = (Scene::open(&servers).await, Scene::open(&servers).await);
+        for _ in 0..3 {
+            leave_a_pop_behind(&mut scene).await;
+            let waiting = other.wait(&[type_id("t")]);
+            scene.until_popping(2).await;
+            scene.push(&type_id("t"));
+            let woken = tokio::time::timeout(LONG / 2, waiting).await.expect("the token arrives");
+            assert_eq!(woken.unwrap(), Ok(true));
+            assert_eq!(scene.send("LLEN", &type_id("t"), &[]), 0, "it arrived once");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_popped_for_a_waiter_that_has_gone_reaches_a_waiting_lease() {
+    let servers = Servers::One(RedisServer::start(ServerOptions::default()));
+    let mut scene = Scene::open(&servers).await;
+    for id in ["1", "2", "3"] {
+        leave_a_pop_behind(&mut scene).await;
+        let leased = lease_when_woken(&scene, &format!("worker-{id}"));
+        scene.until_popping(2).await;
+        enqueue(&scene.engine, &[id]).await;
+        assert_eq!(leased.await.unwrap(), [id]);
+        let next = scene.engine.wait(&[type_id("t")], Duration::from_millis(10)).await;
+        assert_eq!(next, Ok(false), "the lease was begun by the token, not by the end of its wait");
+        scene.until_popping(0).await;
+    }
+}

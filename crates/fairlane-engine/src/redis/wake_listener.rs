@@ -7,6 +7,10 @@
 //! all types. Without the permission for that command, the new waiter waits for the end of the pop,
 //! at most [`POP_MAX`].
 //!
+//! A pop may outlive its waiters, and the server prefers the pop that began first. A token without a
+//! waiter here is therefore put back, for the pops of other connections and processes. This cannot
+//! go on for ever, because a pop begins only if there is a waiter.
+//!
 //! Invariant: a pop is not dropped before it has ended, unless its connection counts as dead, so no
 //! token is lost between server and waiter. A separate task drives the pop, because a slow caller
 //! must not delay others.
@@ -19,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use ::redis::{Cmd, Value};
 use fairlane_core::TypeId;
+use fairlane_core::limits::TOKENS_MAX;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
@@ -64,7 +69,7 @@ impl WakeListener {
         let waiter = WaiterId::next();
         let (woken, token) = oneshot::channel();
         self.shared.add(waiter, types, at_most, woken);
-        let leave = |late| self.shared.subscriptions().waiters.leave(waiter, late);
+        let leave = |late| self.shared.leave(waiter, late);
         Ok(Waiting::new(token, leave).at_most(at_most).await?.is_some())
     }
 }
@@ -79,8 +84,8 @@ impl Drop for WakeListener {
 #[derive(Default)]
 struct Shared {
     subscriptions: Mutex<Subscriptions>,
-    /// Signals a waiter for a type that no pop covers.
-    unlistened: Notify,
+    /// Signals work for the task.
+    changed: Notify,
 }
 
 #[derive(Default)]
@@ -94,6 +99,8 @@ struct Subscriptions {
     /// The type of the last token. The next pop starts after it: the server checks keys in order,
     /// and a busy type must not withhold the tokens of other types.
     last: Option<TypeId>,
+    /// Whether a token found no waiter and was not put back yet.
+    is_unclaimed: bool,
 }
 
 impl Shared {
@@ -111,19 +118,32 @@ impl Shared {
         };
         subscriptions.waiters.add(waiter, types.to_vec(), Then::Wake(woken));
         if types.iter().any(|type_id| !subscriptions.listened.contains(type_id)) {
-            self.unlistened.notify_one();
+            self.changed.notify_one();
         }
     }
 
-    /// Completes when there is a waiter for a type that no pop covers.
-    async fn new_type(&self) {
-        while !self.subscriptions().has_new_type() {
-            self.unlistened.notified().await;
+    fn leave(&self, waiter: WaiterId, late: Option<TypeId>) {
+        let mut subscriptions = self.subscriptions();
+        subscriptions.waiters.leave(waiter, None);
+        if late.is_some_and(|type_id| !subscriptions.waiters.give(&type_id)) {
+            subscriptions.is_unclaimed = true;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Completes when there is a waiter for a type that no pop covers, or a token without a waiter.
+    async fn work(&self) {
+        while !self.subscriptions().has_work() {
+            self.changed.notified().await;
         }
     }
 }
 
 impl Subscriptions {
+    fn has_work(&self) -> bool {
+        self.is_unclaimed || self.has_new_type()
+    }
+
     fn has_new_type(&self) -> bool {
         self.waiters.types().any(|type_id| !self.listened.contains(type_id))
     }
@@ -142,11 +162,19 @@ impl Subscriptions {
         self.listened.clear();
         match ended {
             Ok(Some(type_id)) => {
-                self.waiters.give(&type_id);
+                self.is_unclaimed |= !self.waiters.give(&type_id);
                 self.last = Some(type_id);
             }
             Ok(None) => {}
             Err(error) => self.waiters.fail(&error),
+        }
+    }
+
+    /// Takes the tokens without a waiter, to be put back.
+    fn take_unclaimed(&mut self) -> BTreeSet<TypeId> {
+        match std::mem::take(&mut self.is_unclaimed) {
+            true => self.waiters.take_returned(),
+            false => BTreeSet::new(),
         }
     }
 }
@@ -175,7 +203,8 @@ impl PopTask {
         // Before the first waiter arrives, so that it does not have to wait for this.
         self.client_id = self.fetch_client_id().await.unwrap_or(ClientId::Unknown);
         loop {
-            self.shared.new_type().await;
+            self.shared.work().await;
+            self.put_back_unclaimed().await;
             let ended = self.serve_once().await;
             if ended.is_err() {
                 self.client_id = ClientId::Unknown;
@@ -196,10 +225,16 @@ impl PopTask {
         let pop = pop(&self.keys, &types, at_most);
         let (shared, blocking) = (self.shared.clone(), self.blocking.clone());
         let mut popped = pin!(answered(&blocking, at_most, blocking.query(&pop)));
-        let popped = tokio::select! {
-            biased;
-            popped = &mut popped => popped?,
-            () = shared.new_type() => self.end(popped).await?,
+        let popped = loop {
+            tokio::select! {
+                biased;
+                popped = &mut popped => break popped?,
+                () = shared.work() => {}
+            }
+            self.put_back_unclaimed().await;
+            if shared.subscriptions().has_new_type() {
+                break self.end(popped).await?;
+            }
         };
         let key = match popped {
             Value::Nil => return Ok(None),
@@ -210,6 +245,34 @@ impl PopTask {
         popped.map(Some).ok_or_else(|| {
             EngineError::broken(format!("a blocking pop was answered with {key:?}, which was not asked for"))
         })
+    }
+
+    /// Puts tokens without a waiter back into their lists. If that fails, they are kept for the next
+    /// waiters of this process.
+    async fn put_back_unclaimed(&self) {
+        let unclaimed = self.shared.subscriptions().take_unclaimed();
+        for type_id in unclaimed {
+            if self.put_back(&type_id).await.is_err() {
+                self.shared.subscriptions().waiters.give(&type_id);
+            }
+        }
+    }
+
+    /// Adds a token to the list of a type, which keeps its bound.
+    async fn put_back(&self, type_id: &TypeId) -> Result<(), EngineError> {
+        let key = self.keys.wake(type_id);
+        let mut push = ::redis::cmd("RPUSH");
+        push.arg(&key).arg("1");
+        match self.commands.query(&push).await? {
+            Value::Int(tokens) if tokens > TOKENS_MAX as i64 => {
+                let mut trim = ::redis::cmd("LTRIM");
+                trim.arg(&key).arg(0).arg(TOKENS_MAX - 1);
+                // The token is there; the next operation that adds one trims the list again.
+                let _ = self.commands.query(&trim).await;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Ends a pop; it may still return a token.
@@ -316,6 +379,26 @@ mod tests {
         assert!(shared.subscriptions().has_new_type());
         shared.subscriptions().waiters.leave(waiter, None);
         assert!(!shared.subscriptions().has_new_type());
+    }
+
+    #[test]
+    fn a_token_is_put_back_once_and_only_without_a_waiter() {
+        let shared = Shared::default();
+        let (waiter, mut token) = wait(&shared, &["a"], POP_MAX);
+        popped(&shared, Some("a"));
+        assert!(shared.subscriptions().take_unclaimed().is_empty(), "a waiter has it");
+        shared.leave(waiter, token.try_recv().ok().and_then(Result::ok));
+        let a = TypeId::new("a").unwrap();
+        assert_eq!(shared.subscriptions().take_unclaimed(), BTreeSet::from([a.clone()]), "it came too late");
+        assert!(!shared.subscriptions().has_work());
+        popped(&shared, Some("a"));
+        assert!(shared.subscriptions().has_work());
+        assert_eq!(shared.subscriptions().take_unclaimed(), BTreeSet::from([a.clone()]));
+        // The server did not take it.
+        shared.subscriptions().waiters.give(&a);
+        assert!(!shared.subscriptions().has_work());
+        let (_, mut next) = wait(&shared, &["a"], POP_MAX);
+        assert_eq!(next.try_recv(), Ok(Ok(a)));
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Jobs leased, extended and settled over HTTP.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fairlane::{Fairlane, Job, JobState, Settings};
-use fairlane_engine::{Clock, DirectoryOptions, EmbeddedEngine};
+use fairlane_core::queue::{self, Leased};
+use fairlane_core::{Command, Reply};
+use fairlane_engine::{Clock, DirectoryOptions, EmbeddedEngine, Hooks, layer};
 use fairlane_server::ServerSettings;
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_testkit::wait::until_async as until;
@@ -307,6 +309,46 @@ async fn a_response_without_jobs_contains_when_to_ask_again() {
     let response = lease(&server, json!({})).await;
     let wake_in_ms = response["wake_in_ms"].as_u64().unwrap();
     assert!((1..=3_600_000).contains(&wake_in_ms), "{response}");
+}
+
+/// A time is waited for at least as long as the waits before it yielded nothing.
+#[tokio::test]
+async fn a_poll_waits_no_longer_than_to_a_time_that_it_learns_after_many_waits() {
+    const EMPTY: usize = 10;
+    const TIME: Duration = Duration::from_millis(5);
+    let (leases, waits) = (AtomicUsize::new(0), Arc::new(Mutex::new(Vec::new())));
+    let seen = waits.clone();
+    let hooks = Hooks::default()
+        .submit(move |inner, command: Command| {
+            let is_lease = matches!(command, Command::Queue(queue::Command::Lease(_)));
+            let names_time = is_lease && leases.fetch_add(1, Ordering::SeqCst) == EMPTY;
+            Box::pin(async move {
+                let mut reply = inner.submit(command).await?;
+                if let Reply::Queue(queue::Reply::Lease(Leased::Jobs { wake_in_us, .. })) = &mut reply
+                    && names_time
+                {
+                    *wake_in_us = Some(TIME.as_micros() as u64);
+                }
+                Ok(reply)
+            })
+        })
+        .wait(move |_, _, at_most| {
+            let mut seen = seen.lock().unwrap();
+            seen.push(at_most);
+            let is_last = seen.len() > EMPTY;
+            Box::pin(async move { if is_last { std::future::pending().await } else { Ok(false) } })
+        });
+    let engine = Fairlane::open("memory:").await.unwrap().engine().clone();
+    let fairlane = Fairlane::from_engine(layer(engine, hooks));
+    let server = Running::start_with(fairlane, None, ServerSettings::default()).await;
+    let poll = server.request(reqwest::Method::POST, "/api/leases");
+    let poll = crate::running::json(poll, &lease_body(json!({"wait_ms": 20_000})));
+    tokio::select! {
+        (status, response) = crate::running::send(poll) => panic!("{status}: {response}"),
+        () = until("the wait for the time", async || waits.lock().unwrap().len() > EMPTY) => {}
+    }
+    let waits = waits.lock().unwrap();
+    assert!(waits[..EMPTY].iter().all(|wait| *wait > TIME) && waits[EMPTY] <= TIME, "{waits:?}");
 }
 
 #[tokio::test]

@@ -4,12 +4,15 @@
 //! A long poll leases several times, and each lease needs a number above the last: a lease that
 //! found nothing would find nothing again. So a number of a client stands for a range of engine
 //! numbers, one for each attempt. If the client repeats it, the engine names the latest attempt of
-//! the range, and the server repeats that attempt and gets the jobs it leased. Requests without a
-//! number lease as a worker of this process alone, under numbers that it uses once: neither another
-//! server nor the worker's own numbers can ever repeat one and get the same jobs.
+//! the range, and the server repeats that attempt and gets the jobs it leased.
+//!
+//! Requests without a number lease under numbers that are used once, as a worker of this process
+//! alone, and never two at a time as the same one: neither another server, nor the worker's own
+//! numbers, nor a concurrent request can get the same jobs, or prevent that a lost reply is repeated.
 
-use std::sync::OnceLock;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use fairlane_core::limits::INTEGER_MAX;
@@ -57,6 +60,8 @@ pub struct LeaseAttempts {
     leases: Leases,
     lease: Lease,
     numbers: Numbers,
+    /// Without a number of the client: what its worker is distinguished by.
+    _slot: Option<Arc<AnonymousSlot>>,
 }
 
 /// The result of one lease.
@@ -79,15 +84,18 @@ enum Numbers {
 impl LeaseAttempts {
     pub(super) fn new(leases: Leases, request: LeaseRequest) -> Result<Self, Error> {
         let LeaseRequest { worker, types, jobs_max, length, number } = request;
-        let (worker, numbers) = match number {
+        let (worker, numbers, slot) = match number {
             Some(number) => {
                 within("a request number", number, 1, LeaseRequest::NUMBER_MAX)?;
-                (worker, Numbers::Client { number, next: 0 })
+                (worker, Numbers::Client { number, next: 0 }, None)
             }
-            None => (of_this_process(&worker), Numbers::Anonymous),
+            None => {
+                let slot = AnonymousSlot::take(worker);
+                (slot.engine_worker(), Numbers::Anonymous, Some(Arc::new(slot)))
+            }
         };
         let (request, lease_ms) = (RequestNumber(0), length.as_millis() as u64);
-        Ok(Self { leases, lease: Lease { worker, request, types, jobs_max, lease_ms }, numbers })
+        Ok(Self { leases, lease: Lease { worker, request, types, jobs_max, lease_ms }, numbers, _slot: slot })
     }
 
     /// Whether no number is left: the request then ends.
@@ -140,7 +148,7 @@ impl LeaseAttempts {
                     let jobs = ReleaseOnDrop::new(Some(self.leases.clone()), jobs);
                     return Ok(LeaseAttempt { jobs, wake_at: wake_in_us.map(from_now) });
                 }
-                // A concurrent request of the worker used a higher number first.
+                // Names of workers that were truncated may be equal.
                 Leased::Superseded { newest } if newest.0 <= LAST.load(Ordering::Relaxed) => {}
                 // No request of this process had that number: retrying below it would never end.
                 Leased::Superseded { newest } => return Err(Error::Superseded { latest: newest.0 }),
@@ -169,8 +177,117 @@ fn from_now(us: u64) -> Instant {
     Instant::now() + Duration::from_micros(us)
 }
 
-/// The worker with the name that only this process uses for it.
-fn of_this_process(worker: &WorkerId) -> WorkerId {
-    static PROCESS: OnceLock<u64> = OnceLock::new();
-    worker.of_process(*PROCESS.get_or_init(|| Uuid::now_v7().as_u64_pair().1))
+/// The slots of the workers with anonymous requests in progress. A worker has as many as it has such
+/// requests at once, so that the engine does not get to know a new worker with each request.
+static SLOTS: LazyLock<Mutex<HashMap<WorkerId, BTreeSet<u64>>>> = LazyLock::new(Mutex::default);
+
+/// The smallest number that no other anonymous request of a worker has now.
+struct AnonymousSlot {
+    worker: WorkerId,
+    number: u64,
+}
+
+impl AnonymousSlot {
+    fn take(worker: WorkerId) -> Self {
+        let mut slots = Self::all();
+        let taken = slots.entry(worker.clone()).or_default();
+        let number = (0..).find(|number| taken.insert(*number)).expect("a set does not have all numbers");
+        Self { worker, number }
+    }
+
+    /// A worker of the engine that only this request uses until it ends.
+    fn engine_worker(&self) -> WorkerId {
+        static PROCESS: OnceLock<u64> = OnceLock::new();
+        let process = PROCESS.get_or_init(|| Uuid::now_v7().as_u64_pair().1);
+        self.worker.of_process(process.wrapping_add(self.number))
+    }
+
+    fn all() -> MutexGuard<'static, HashMap<WorkerId, BTreeSet<u64>>> {
+        SLOTS.lock().expect("nothing panics while it holds the slots")
+    }
+}
+
+impl Drop for AnonymousSlot {
+    fn drop(&mut self) {
+        let mut slots = Self::all();
+        let Some(taken) = slots.get_mut(&self.worker) else { return };
+        taken.remove(&self.number);
+        if taken.is_empty() {
+            slots.remove(&self.worker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use fairlane_core::Command;
+    use fairlane_core::queue::{self, Settings};
+    use fairlane_engine::{Clock, EmbeddedEngine, Engine, Hooks, layer};
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::job::Job;
+
+    /// An engine with four jobs that loses the reply to its first lease, and then notifies.
+    async fn losing_a_reply() -> (Arc<dyn Engine>, Arc<Notify>) {
+        let (lost, is_lost) = (Arc::new(Notify::new()), AtomicBool::new(false));
+        let notify = lost.clone();
+        let hooks = Hooks::default().submit(move |inner, command: Command| {
+            let is_lease = matches!(command, Command::Queue(queue::Command::Lease(_)));
+            let loses = is_lease && !is_lost.swap(true, Ordering::SeqCst);
+            let notify = notify.clone();
+            Box::pin(async move {
+                let reply = inner.submit(command).await;
+                if !loses {
+                    return reply;
+                }
+                notify.notify_one();
+                Err(EngineError::Unavailable { engine: "test", reason: "the reply is lost".into() })
+            })
+        });
+        let engine: Arc<dyn Engine> =
+            Arc::new(EmbeddedEngine::new(Settings::default(), Clock::System).unwrap());
+        let jobs = (0..4).map(|id| Job::new("g", "t", &1).id(id.to_string()).into_command(None).unwrap());
+        engine.enqueue_all(jobs).await.unwrap();
+        (layer(engine, hooks), lost)
+    }
+
+    #[tokio::test]
+    async fn a_lost_reply_is_received_again_although_another_request_of_the_worker_came_after_it() {
+        let (engine, lost) = losing_a_reply().await;
+        let leases = Leases::new(engine);
+        let (worker, types) = (WorkerId::new("w").unwrap(), vec![TypeId::new("t").unwrap()]);
+        let length = Duration::from_secs(60);
+        let request = LeaseRequest { worker, types, jobs_max: 2, length, number: None };
+        let [mut first, mut second] = [0; 2].map(|_| leases.attempts(request.clone()).unwrap());
+        let (first, second) = tokio::join!(first.lease(), async {
+            lost.notified().await;
+            second.lease().await
+        });
+        let [first, second] = [first, second].map(|attempt| attempt.unwrap().jobs.take().len());
+        assert_eq!((first, second), (2, 2));
+    }
+
+    #[tokio::test]
+    async fn a_request_uses_the_engine_worker_of_one_that_has_ended() {
+        let leases = Leases::new(Arc::new(EmbeddedEngine::new(Settings::default(), Clock::System).unwrap()));
+        let request = || LeaseRequest {
+            worker: WorkerId::new("reused").unwrap(),
+            types: vec![TypeId::new("t").unwrap()],
+            jobs_max: 1,
+            length: Duration::from_secs(60),
+            number: None,
+        };
+        let worker_of = |attempts: &LeaseAttempts| attempts.lease.worker.clone();
+        let (first, second) = (leases.attempts(request()).unwrap(), leases.attempts(request()).unwrap());
+        assert_ne!(worker_of(&first), worker_of(&second));
+        let (ended, clone) = (worker_of(&first), first.clone());
+        drop(first);
+        assert_ne!(worker_of(&leases.attempts(request()).unwrap()), ended, "a clone still leases");
+        drop(clone);
+        assert_eq!(worker_of(&leases.attempts(request()).unwrap()), ended);
+    }
 }

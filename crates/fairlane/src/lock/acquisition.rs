@@ -13,13 +13,13 @@ use fairlane_engine::{Backoff, EngineError, observe};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use super::LockError;
 use super::client::LockClient;
 use super::guard::LockGuard;
 use super::lease::{Grant, Lease};
 use super::release::Release;
 use super::timer;
 use super::waiters::{Place, Waiters};
+use super::{FOREVER, LockError};
 use crate::error::Error;
 
 /// The shortest time between two tries without a signal.
@@ -68,7 +68,7 @@ impl Refused {
 
 impl Acquisition {
     pub fn new(command: AcquireLock, slice: Duration, until: Option<Instant>) -> Self {
-        Self { command, slice: slice.max(RETRY_MIN), until, begun: Instant::now() }
+        Self { command, slice: slice.clamp(RETRY_MIN, FOREVER), until, begun: Instant::now() }
     }
 
     /// Acquires the lock for the caller.

@@ -1,11 +1,18 @@
 //! Leases without a pool.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use fairlane::{
     EngineError, Error, Extension, Fairlane, HeldLease, Job, JobState, LeaseRequest, Leases, Outcome,
-    Progress, TypeId, Verdict, WorkerId,
+    Progress, Rate, TypeId, Verdict, WorkerId,
 };
+use fairlane_core::queue::{self, Leased};
+use fairlane_core::{Command, Reply};
+use fairlane_engine::{Hooks, layer};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use fairlane_testkit::wait::until;
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -71,6 +78,72 @@ async fn a_lease_waits_for_the_first_job_and_two_leasers_share_a_name() {
     assert_eq!(leased.unwrap().len(), 1);
     assert_eq!(two.lease(1, Duration::ZERO).await.unwrap().len(), 1);
     assert!(leases.leaser("", ["mail"]).is_err() && leases.leaser("w", [""]).is_err());
+}
+
+#[tokio::test]
+async fn a_lease_may_wait_without_an_end() {
+    let (fairlane, leases) = queue(1).await;
+    let mut leaser = leases.leaser("w", ["mail"]).unwrap();
+    assert_eq!(leaser.lease(1, Duration::MAX).await.unwrap().len(), 1);
+    let add = fairlane.enqueue(Job::new("customer-7", "mail", &1));
+    let (leased, _) = tokio::join!(leaser.lease(1, Duration::MAX), add);
+    assert_eq!(leased.unwrap().len(), 1);
+}
+
+/// A time is waited for at least as long as the waits before it yielded nothing.
+#[tokio::test]
+async fn a_leaser_waits_no_longer_than_to_a_time_that_it_learns_after_many_waits() {
+    const EMPTY: usize = 10;
+    const TIME: Duration = Duration::from_millis(5);
+    let (leases, waits) = (AtomicUsize::new(0), Arc::new(Mutex::new(Vec::new())));
+    let seen = waits.clone();
+    let hooks = Hooks::default()
+        .submit(move |inner, command: Command| {
+            let is_lease = matches!(command, Command::Queue(queue::Command::Lease(_)));
+            let names_time = is_lease && leases.fetch_add(1, Ordering::SeqCst) == EMPTY;
+            Box::pin(async move {
+                let mut reply = inner.submit(command).await?;
+                if let Reply::Queue(queue::Reply::Lease(Leased::Jobs { wake_in_us, .. })) = &mut reply
+                    && names_time
+                {
+                    *wake_in_us = Some(TIME.as_micros() as u64);
+                }
+                Ok(reply)
+            })
+        })
+        .wait(move |_, _, at_most| {
+            let mut seen = seen.lock().unwrap();
+            seen.push(at_most);
+            let is_last = seen.len() > EMPTY;
+            Box::pin(async move { if is_last { std::future::pending().await } else { Ok(false) } })
+        });
+    let (fairlane, _) = queue(0).await;
+    let fairlane = Fairlane::from_engine(layer(fairlane.engine().clone(), hooks));
+    let mut leaser = fairlane.leases().leaser("w", ["mail"]).unwrap();
+    tokio::select! {
+        leased = leaser.lease(1, LEASE) => panic!("{leased:?}"),
+        () = until("the wait for the time", || waits.lock().unwrap().len() > EMPTY) => {}
+    }
+    let waits = waits.lock().unwrap();
+    assert!(waits[..EMPTY].iter().all(|wait| *wait > TIME) && waits[EMPTY] <= TIME, "{waits:?}");
+}
+
+/// The server ends a blocking command up to a tenth of a second late, with which these jobs would
+/// take five seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leaser_on_redis_keeps_up_with_the_rate_of_its_type() {
+    let server = RedisServer::start(ServerOptions::default());
+    let fairlane = Fairlane::open(&server.url()).await.unwrap();
+    let rate = Rate::new(100, 1000, Some(1)).unwrap();
+    fairlane.job_type("mail").rate(rate).apply().await.unwrap();
+    fairlane.enqueue_all((0..50).map(|number| Job::new("customer-7", "mail", &number))).await.unwrap();
+    let mut leaser = fairlane.leases().leaser("w", ["mail"]).unwrap();
+    let (begun, mut leased) = (Instant::now(), 0);
+    while leased < 50 {
+        leased += leaser.lease(10, LEASE).await.unwrap().len();
+    }
+    let took = begun.elapsed();
+    assert!(took < Duration::from_millis(2500), "50 jobs took {took:?}");
 }
 
 #[tokio::test]

@@ -340,3 +340,14 @@ async fn locks_are_listed_by_group() {
     assert_eq!(rest, names[1..]);
     until("they are held", || guards.iter().all(|guard| !guard.hold().is_lost())).await;
 }
+
+#[tokio::test]
+async fn a_lock_may_be_waited_for_without_an_end() {
+    let fairlane = Fairlane::open("memory:").await.unwrap();
+    let options = LockOptions { wait: Duration::MAX, max_wait: Duration::MAX, ..LockOptions::default() };
+    let guard = fairlane.lock("nightly").options(options.clone()).lock().await.unwrap();
+    let other = fairlane.lock("nightly").options(options);
+    let (waited, released) = tokio::join!(other.lock(), guard.release());
+    assert!(released.unwrap());
+    assert!(waited.unwrap().release().await.unwrap());
+}

@@ -65,7 +65,8 @@ pub(super) async fn poll(app: &Shared, request: &PollRequest) -> Result<PollRepl
         let at_most = left.min(lease_pause(wake_at, timeouts, backstop));
         tokio::select! {
             woken = attempts.wait(at_most) => {
-                timeouts = if woken? { 0 } else { timeouts + 1 };
+                // The first wait for a time is exact, however many waits without one came before.
+                timeouts = if woken? || wake_at.is_none() { 0 } else { timeouts + 1 };
             }
             () = app.stopping.cancelled() => return Ok(PollReply { jobs, wake_at }),
             () = registration.ended.cancelled() => return Ok(PollReply { jobs, wake_at }),
