@@ -33,6 +33,8 @@ fn board_is_made_filled_read_and_removed() {
     ranking(&served, &["record", "popular", "r5", "a", "--at", "noon"]).failed(2, &["noon"]);
     let top = ranking(&served, &["top", "popular", "--window", "day", "--json"]).json();
     assert_eq!((&top["entries"][0]["member"], &top["members"]), (&"b".into(), &2.into()));
+    let hour = ["top", "popular", "--window", "hour"];
+    ranking(&served, &hour).failed(2, &["no window hour", "its windows are day and week"]);
     let text = ranking(&served, &["top", "popular", "--limit", "1"]).stdout;
     assert!(text.contains("b") && text.contains("of 2 members"), "{text}");
     let rank = ranking(&served, &["rank", "popular", "a", "--json"]).json();
