@@ -17,7 +17,8 @@ use fairlane_engine::{Backoff, directory_of};
 
 use super::event::WorkEvent;
 use super::reporter::{Reporter, RetryLimits};
-use crate::config::{Config, callback_type};
+use crate::commands::settings::readable;
+use crate::config::{Config, callback_type, queue_settings};
 use crate::failure::Failure;
 use crate::limit::limit_text;
 use crate::target::QueueTarget;
@@ -155,7 +156,7 @@ async fn apply_settings(
     mut known: Option<&mut KnownRates>,
     reporter: &Reporter,
 ) -> Result<(), Error> {
-    set_queue(fairlane, config).await?;
+    set_queue(fairlane, config, reporter).await?;
     for one in &config.types {
         let known = known.as_deref_mut();
         set_type(fairlane, &one.type_id, one.rate, one.max_retry_count, known, reporter).await?;
@@ -170,11 +171,24 @@ async fn apply_settings(
 }
 
 /// Settings that are not in the file keep their stored values.
-async fn set_queue(fairlane: &Fairlane, config: &Config) -> Result<(), Error> {
-    let queue = fairlane.queue_view().await?;
-    match config.queue_over(&queue.settings) {
-        Some(settings) => fairlane.set_queue(settings).await,
-        None => Ok(()),
+async fn set_queue(fairlane: &Fairlane, config: &Config, reporter: &Reporter) -> Result<(), Error> {
+    let stored = fairlane.queue_view().await?.settings;
+    let Some(settings) = config.queue_over(&stored) else { return Ok(()) };
+    match fairlane.set_queue(settings.clone()).await {
+        // A worker's key is not permitted to: the worker uses the settings of an admin.
+        Err(Error::Engine(EngineError::Refused { reason })) if fairlane.engine().name() == "http" => {
+            let rows = queue_settings(&stored).into_iter().zip(queue_settings(&settings));
+            let differing = rows.filter(|(stored, of_file)| stored != of_file);
+            let pairs = differing.map(|(_, (key, of_file))| format!("{key}='{}'", readable(&key, of_file)));
+            let warning = format!(
+                "the settings of the queue in the file were not applied, the stored ones stay in use: {reason}; or have \
+                 an admin run fairlane settings set {}",
+                pairs.collect::<Vec<_>>().join(" ")
+            );
+            reporter.report(WorkEvent::EngineWarning { warning });
+            Ok(())
+        }
+        set => set,
     }
 }
 
