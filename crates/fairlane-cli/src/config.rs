@@ -156,10 +156,14 @@ impl Config {
         run.map(|one| one.type_id.clone()).chain(callbacks).collect()
     }
 
-    /// The queue's settings with the configured ones applied; none if nothing would change.
-    pub fn queue_over(&self, settings: &Settings) -> Option<Settings> {
+    /// The queue's settings with the configured ones applied, except those with these keys; none if
+    /// nothing would change.
+    pub fn queue_over(&self, settings: &Settings, kept: &[&str]) -> Option<Settings> {
         let mut changed = settings.clone();
         self.queue.apply(&mut changed);
+        let kept = queue_settings(settings).into_iter().filter(|(key, _)| kept.contains(&key.as_str()));
+        let kept = parse_queue(kept.collect()).expect("a printed setting can be parsed");
+        kept.apply(&mut changed);
         (changed != *settings).then_some(changed)
     }
 }

@@ -14,6 +14,7 @@ use fairlane_engine::embedded::disk::holds_queue;
 use fairlane_engine::http::wire::{CONTENT_TYPE_FAMILY, INFO_PATH};
 
 use crate::config;
+use crate::target::is_server;
 
 /// The address of a Redis on this machine.
 pub const REDIS: &str = "redis://127.0.0.1:6379";
@@ -56,6 +57,19 @@ pub fn configured_or_local() -> Result<String, String> {
     Ok(configured.unwrap_or_else(|| local().to_owned()))
 }
 
+/// The configured address if it is that of a server, else the address of a server on this machine.
+/// Contacts nothing.
+pub fn server() -> Result<String, String> {
+    let nearby = config::nearby()?;
+    let configured = config::engine_variable().or(nearby.engine()).filter(|url| is_server(url));
+    Ok(configured.unwrap_or_else(|| format!("http://{}", here(nearby.listen()))))
+}
+
+/// The address of a server on this machine that listens at the configured address.
+fn here(listen: Option<SocketAddr>) -> SocketAddr {
+    reachable(listen.unwrap_or(config::ServerConfig::default().listen))
+}
+
 /// The directory here if it contains a queue, else Redis.
 pub fn local() -> &'static str {
     if holds_queue(Path::new(config::DATA)) { config::DATA } else { REDIS }
@@ -76,7 +90,7 @@ fn search(listen: Option<SocketAddr>) -> Search {
     if local() == config::DATA {
         return Search { url: config::DATA.to_owned(), rejected_server: None };
     }
-    let address = reachable(listen.unwrap_or(config::ServerConfig::default().listen));
+    let address = here(listen);
     let server = format!("http://{address}");
     match probe(address, RESPONSE_TIMEOUT) {
         Ok(()) => Search { url: server, rejected_server: None },

@@ -16,12 +16,15 @@ type SubmitHook =
 type WaitHook = dyn Fn(Arc<dyn Engine>, Vec<TypeId>, Duration) -> BoxFuture<'static, Result<bool, EngineError>>
     + Send
     + Sync;
+type SubscribeHook =
+    dyn Fn(Arc<dyn Engine>, ProcessId) -> BoxFuture<'static, Result<Signals, EngineError>> + Send + Sync;
 
 /// What a layer does instead of the inner engine. Each hook gets that engine as an argument.
 #[derive(Default)]
 pub struct Hooks {
     submit: Option<Box<SubmitHook>>,
     wait: Option<Box<WaitHook>>,
+    subscribe: Option<Box<SubscribeHook>>,
 }
 
 impl Hooks {
@@ -42,6 +45,16 @@ impl Hooks {
         F: Send + Sync + 'static,
     {
         self.wait = Some(Box::new(hook));
+        self
+    }
+
+    /// Replaces [`Engine::subscribe`].
+    pub fn subscribe<F>(mut self, hook: F) -> Self
+    where
+        F: Fn(Arc<dyn Engine>, ProcessId) -> BoxFuture<'static, Result<Signals, EngineError>>,
+        F: Send + Sync + 'static,
+    {
+        self.subscribe = Some(Box::new(hook));
         self
     }
 }
@@ -86,13 +99,16 @@ impl Engine for Layer {
         command: Command,
     ) -> BoxFuture<'a, Result<Reply, EngineError>> {
         match self.hooks {
-            Hooks { submit: None, wait: None } => self.inner.submit_when_woken(types, at_most, command),
+            Hooks { submit: None, wait: None, .. } => self.inner.submit_when_woken(types, at_most, command),
             _ => Box::pin((self as &dyn Engine).wait_then_submit(types, at_most, command)),
         }
     }
 
     fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
-        self.inner.subscribe(process)
+        match &self.hooks.subscribe {
+            Some(hook) => hook(self.inner.clone(), process.clone()),
+            None => self.inner.subscribe(process),
+        }
     }
 
     fn admin(&self) -> &dyn Admin {

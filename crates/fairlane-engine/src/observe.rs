@@ -241,3 +241,8 @@ pub(crate) fn server_warnings(engine: &str, warnings: &[String]) {
         tracing::warn!(target: TARGET, engine, warning, "server setting");
     }
 }
+
+/// Reports that a user may not receive the signals to waiters.
+pub(crate) fn signals_denied(engine: &str, warning: &str) {
+    tracing::warn!(target: TARGET, engine, warning, "signals denied");
+}

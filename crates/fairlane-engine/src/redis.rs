@@ -224,9 +224,11 @@ fn name(commands: &Connection) -> &'static str {
 }
 
 impl Engine for RedisEngine {
-    /// The information includes warnings about the server's settings at the time of connecting.
+    /// The information includes warnings about the server's settings at the time of connecting, and
+    /// about a permission that a waiter for a lock has lacked since.
     fn info(&self) -> EngineInfo {
-        EngineInfo { name: name(&self.commands), warnings: self.warnings.clone() }
+        let warnings = self.warnings.iter().chain(self.signals.warning()).cloned().collect();
+        EngineInfo { name: name(&self.commands), warnings }
     }
 
     fn submit(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {

@@ -260,7 +260,9 @@ impl From<Error> for Problem {
             Error::Ranking(RankingError::UnknownBoard(_) | RankingError::Forgotten(_)) => {
                 ProblemKind::NotFound.because(detail)
             }
-            Error::RankingLine(_) => ProblemKind::Invalid.because(detail),
+            Error::RankingLine(_) | Error::Ranking(RankingError::NoWindow { .. }) => {
+                ProblemKind::Invalid.because(detail)
+            }
             Error::Lock(_) | Error::Room(_) | Error::Ranking(_) => ProblemKind::Conflict.because(detail),
             Error::NoSuchBulk(_) => ProblemKind::NotFound.because(detail),
             Error::Differs { .. } => ProblemKind::JobDiffers.because(detail),

@@ -18,9 +18,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fairlane_core::limits::{RECORD_EVENTS_MAX, SHOW_RANKS_MAX};
 use fairlane_core::ranking::{
-    BoardDetail, BoardSet, BoardSettings, CancelEvents, Cancellation, CloseSeason, EventsRecorded,
-    InspectBoard, ListRanks, NewEvent, NewScore, Outcome, PageStart, RankEntry, RankPage, RecordEvents,
-    RemoveBoard, SeasonClosed, SetBoard, SetScores, ShowRanks, Standing,
+    BoardDetail, BoardSet, BoardSettings, BoardWindows, CancelEvents, Cancellation, CloseSeason,
+    EventsRecorded, InspectBoard, ListRanks, NewEvent, NewScore, Outcome, PageStart, RankEntry, RankPage,
+    RecordEvents, RemoveBoard, SeasonClosed, SetBoard, SetScores, ShowRanks, Standing, WindowKind,
 };
 use fairlane_core::{BoardName, EventId, MemberId, Micros};
 use fairlane_engine::observe::TARGET;
@@ -59,6 +59,16 @@ pub enum RankingError {
         /// What the board refused, such as an event that is too old.
         outcome: Outcome,
     },
+    /// The board does not have windows of this length.
+    #[error("board {board:?} has no window {}; {}", .window.as_str(), windows_text(*.windows))]
+    NoWindow {
+        /// The name of the board.
+        board: String,
+        /// The window that was requested.
+        window: WindowKind,
+        /// The windows that the board has.
+        windows: BoardWindows,
+    },
     /// The season has not begun.
     #[error("season {0} has not begun")]
     NotBegun(u64),
@@ -77,6 +87,16 @@ pub enum RankingError {
              program or the library"
     )]
     TooManyMembers(usize),
+}
+
+/// The windows of a board, and what to do without the one that is missing.
+fn windows_text(windows: BoardWindows) -> String {
+    let kinds: Vec<_> = windows.kinds().map(WindowKind::as_str).collect();
+    match kinds.as_slice() {
+        [] => "it has none besides its seasons; leave the window out, or make a board with it".to_owned(),
+        [one] => format!("its only window is {one}"),
+        [others @ .., last] => format!("its windows are {} and {last}", others.join(", ")),
+    }
 }
 
 /// Why a board refused this, and what to do.
@@ -283,7 +303,8 @@ impl Ranking {
         Ok(self.page(Standing::All, 0, members_max).await?.entries)
     }
 
-    /// A page of a window, of a closed season or of the current one, behind some members.
+    /// A page of a window, of a closed season or of the current one, behind some members. A window that
+    /// the board does not have is an error, here and in the other reads.
     pub async fn page(&self, standing: Standing, behind: u64, members_max: usize) -> Result<RankPage, Error> {
         self.list(standing, PageStart::Behind(behind), members_max).await
     }
@@ -306,8 +327,26 @@ impl Ranking {
         start: PageStart,
         members_max: usize,
     ) -> Result<RankPage, Error> {
-        let command = ListRanks { board: self.name()?, standing, start, members_max };
-        self.engine.call(command).await?.0.ok_or_else(|| self.unknown())
+        let command = ListRanks { board: self.name()?, standing: standing.clone(), start, members_max };
+        let page = self.engine.call(command).await?.0.ok_or_else(|| self.unknown())?;
+        self.with_window(&standing, page).await
+    }
+
+    /// Refuses a window that the board does not have. The engine replies as if it had no events, so the
+    /// settings are read only if the reply has no members.
+    async fn with_window(&self, standing: &Standing, page: RankPage) -> Result<RankPage, Error> {
+        let Standing::Window { kind, .. } = standing else { return Ok(page) };
+        if page.members > 0 {
+            return Ok(page);
+        }
+        let windows = self.view().await?.ok_or_else(|| self.unknown())?.board.settings.windows;
+        match windows.kinds().any(|one| one == *kind) {
+            true => Ok(page),
+            false => {
+                let board = self.name.clone();
+                Err(RankingError::NoWindow { board, window: *kind, windows }.into())
+            }
+        }
     }
 
     /// The rank and percentile of one member, or `None` if it is not in the standing.
@@ -332,7 +371,7 @@ impl Ranking {
             (page.members, page.decimals) = (step.members, step.decimals);
             page.entries.extend(step.entries);
         }
-        Ok(page)
+        self.with_window(&standing, page).await
     }
 
     /// The board with its windows and closed seasons, or `None` if it does not exist.

@@ -66,7 +66,12 @@ const COVERED: &[Covered] = &[
         &["the_demonstration_of_the_documents_accepts_their_job_and_sends_their_callback"],
     ),
     ("docs/configuration.md", "toml", 1, &["every_file_of_the_documents_is_valid"]),
-    ("docs/configuration.md", "sh", 1, &["the_redis_user_of_the_page_on_configuration_can_use_a_queue"]),
+    (
+        "docs/configuration.md",
+        "sh",
+        1,
+        &["the_redis_user_of_the_page_on_configuration_can_use_every_capability"],
+    ),
     (
         "docs/dashboard.md",
         "sh",

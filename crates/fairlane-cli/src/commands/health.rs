@@ -7,6 +7,7 @@ use fairlane_engine::EngineError;
 use fairlane_engine::http::ready;
 use serde::Serialize;
 
+use crate::discovery;
 use crate::failure::Failure;
 use crate::output;
 use crate::target::is_server;
@@ -27,9 +28,11 @@ Exit codes: 0 ready; 1 not ready, or no response; 2 bad input.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Address of the server
-    #[arg(value_name = "URL", default_value = "http://127.0.0.1:8080")]
-    server: String,
+    /// Address of the server [default: FAIRLANE_ENGINE or engine in ./fairlane.toml if that is a
+    /// server, else the server on this machine, at the address in [server] listen or at
+    /// http://127.0.0.1:8080]
+    #[arg(value_name = "URL")]
+    server: Option<String>,
     /// How long to wait for a response
     #[arg(long, value_name = "TIME", value_parser = fairlane::parse_duration, default_value = "5s")]
     #[arg(allow_hyphen_values = true)]
@@ -55,15 +58,19 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Sends requests to the server until it is ready or the time is over; one request by default.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let server = fairlane_engine::without_user(&arguments.server);
+    let address = match arguments.server {
+        Some(address) => address,
+        None => discovery::server().map_err(Failure::bad_input)?,
+    };
+    let server = fairlane_engine::without_user(&address);
     if !is_server(&server) {
         return Err(Failure::bad_input(format!(
             "{server:?} is not the address of a server; use http://host:port or https://host"
         )));
     }
-    fairlane_engine::check_address(&arguments.server)?;
+    fairlane_engine::check_address(&address)?;
     let started = Instant::now();
-    while let Err(error) = ready(&arguments.server, arguments.timeout).await {
+    while let Err(error) = ready(&address, arguments.timeout).await {
         if started.elapsed() >= arguments.wait {
             return Err(Failure::broken(match error {
                 EngineError::Unavailable { engine: "the server", reason } => format!(

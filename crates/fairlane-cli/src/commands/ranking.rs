@@ -27,8 +27,8 @@ Examples:
   fairlane ranking audit popular reservations.ndjson
 
 An event counts once under its id, however often it is recorded; see docs/rankings.md.
-Exit codes: 0 success; 1 failure; 2 unknown board, refused update or bad input; 3 a board differs from
-its source.";
+Exit codes: 0 success; 1 failure; 2 unknown board or window, refused update or bad input; 3 a board \
+differs from its source.";
 
 /// Makes boards, changes and reads them, closes seasons, and compares boards with their sources
 #[derive(Args)]

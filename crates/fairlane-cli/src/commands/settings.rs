@@ -86,7 +86,7 @@ fn print(target: &QueueTarget, settings: &Settings) -> Result<(), Failure> {
 }
 
 /// The value for people: a number of milliseconds becomes a duration with its unit.
-fn readable(key: &str, value: String) -> String {
+pub fn readable(key: &str, value: String) -> String {
     match value.parse() {
         Ok(ms) if key.ends_with("_ms") => duration_text(Duration::from_millis(ms)),
         _ => value,

@@ -1,12 +1,13 @@
 //! `fairlane work`: a worker that needs no code, configured by a file.
 //!
 //! - `work/programs.rs`: checks that its programs exist. `work/store.rs`: waits for the store and
-//!   applies the settings of the file.
+//!   applies the settings of the file. `work/difference.rs`: where these differ from the stored ones.
 //! - `work/event.rs`, `work/reporter.rs`: what it reports while it runs. `work/drain.rs`: decides
 //!   when nothing is left.
 //!
 //! Invariant: nothing changes in the store before the complete file is known to be valid.
 
+mod difference;
 mod drain;
 pub mod event;
 pub mod programs;

@@ -64,9 +64,15 @@ fn the_database_is_named_with_its_source_and_without_its_secrets() {
 fn configured_queue_settings_replace_the_stored_ones() {
     let config = read(TEXT, &[], ConfigArguments::default()).unwrap();
     let stored = Settings { max_loss_count: 77, ..Settings::default() };
-    let changed = config.queue_over(&stored).unwrap();
+    let changed = config.queue_over(&stored, &[]).unwrap();
     assert_eq!((changed.max_retry_count, changed.max_loss_count), (5, 77));
-    assert_eq!(config.queue_over(&changed), None, "nothing is left to change");
+    assert_eq!(config.queue_over(&changed, &[]), None, "nothing is left to change");
+    let keys: Vec<_> = queue_settings(&stored).into_iter().map(|(key, _)| key).collect();
+    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+    assert_eq!(config.queue_over(&stored, &keys), None, "every printed setting can be parsed again");
+    let others: Vec<_> = keys.into_iter().filter(|key| *key != "max_retry_count").collect();
+    let kept = config.queue_over(&stored, &others).unwrap();
+    assert_eq!(kept, Settings { max_retry_count: 5, ..stored });
 }
 
 #[test]

@@ -242,19 +242,38 @@ fn simulations_of_the_page_on_disciplines_run() {
     simulate("docs/disciplines.md");
 }
 
-/// The Redis user of the page may do what a queue needs.
+/// The Redis user of the page may do what a queue, locks, waiting rooms and rankings need.
 #[test]
-fn the_redis_user_of_the_page_on_configuration_can_use_a_queue() {
+fn the_redis_user_of_the_page_on_configuration_can_use_every_capability() {
     let redis = RedisServer::start(ServerOptions::default());
     let blocks = blocks(&page("docs/configuration.md"), "sh");
     let [acl] = &blocks[..] else { panic!("{blocks:?}") };
     let folder = TempDir::new().unwrap();
     let acl = acl.replace("redis-cli ", &format!("redis-cli -p {} ", redis.port()));
     let engine = format!("redis://fairlane:password@127.0.0.1:{}", redis.port());
-    let script = format!("{acl}\nfairlane enqueue customer-7 mail '1'\nfairlane status\n");
+    // The second command under the lock waits for the first one.
+    let commands = "\
+        fairlane enqueue customer-7 mail '1'\n\
+        fairlane lock run nightly -- sh -c 'touch held; until [ -e free ]; do sleep 0.05; done' &\n\
+        until [ -e held ]; do sleep 0.05; done\n\
+        fairlane lock run nightly --wait 5m -- echo followed &\n\
+        until fairlane lock show nightly --json | grep -q '\"waiters\": *1'; do sleep 0.05; done\n\
+        touch free\n\
+        wait\n\
+        fairlane room set checkout --max-active 10\n\
+        fairlane room show checkout\n\
+        fairlane ranking set popular --windows day\n\
+        fairlane ranking record popular reservation-1 concert-7\n\
+        fairlane ranking top popular\n\
+        fairlane status\n";
     let programs = Path::new(PROGRAM).parent().unwrap();
+    let script = format!("{acl}\n{commands}");
     let ended = run_script(folder.path(), programs, &script, &[("FAIRLANE_ENGINE", &engine)]);
-    assert!(ended.code == 0 && ended.stdout.contains("customer-7"), "{}{}", ended.stdout, ended.stderr);
+    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+    for word in ["customer-7", "followed", "checkout", "concert-7"] {
+        assert!(ended.stdout.contains(word), "{word}: {}{}", ended.stdout, ended.stderr);
+    }
+    assert!(!ended.stderr.contains("ACL SETUSER"), "{}", ended.stderr);
 }
 
 /// Runs commands of the program and then a block of `redis-cli`, all with one Redis, and returns what

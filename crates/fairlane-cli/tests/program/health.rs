@@ -6,7 +6,7 @@ use fairlane_testkit::program::Background;
 use fairlane_testkit::receiver::{Receiver, response};
 use fairlane_testkit::redis::{RedisServer, ServerOptions, free_port};
 
-use super::running::{PROGRAM, fairlane};
+use super::running::{PROGRAM, fairlane, fairlane_in};
 use super::served::Served;
 use super::work::until;
 
@@ -31,6 +31,30 @@ fn an_unreachable_address_and_another_server_are_not_ready() {
     fairlane(&["health", &web.url("")]).failed(1, &["is not ready", "Fairlane server"]);
     fairlane(&["health", "127.0.0.1:8080"]).failed(2, &["http://host:port"]);
     fairlane(&["health", "redis://127.0.0.1:6379"]).failed(2, &["http://host:port"]);
+}
+
+#[test]
+fn without_an_address_the_server_of_the_file_and_of_the_environment_is_checked() {
+    let (served, folder) = (Served::start(), tempfile::TempDir::new().unwrap());
+    let listen = served.address.strip_prefix("http://").unwrap();
+    let unused = format!("http://127.0.0.1:{}", free_port());
+    let ready = (0, format!("{} is ready\n", served.address));
+    let health = |variables: &[(&str, &str)]| {
+        let ended = fairlane_in(&folder, variables, &["health"]);
+        (ended.code, ended.stdout)
+    };
+    let file = folder.path().join("fairlane.toml");
+    let everywhere = listen.replace("127.0.0.1", "0.0.0.0");
+    for listen in [listen, &everywhere] {
+        std::fs::write(&file, format!("[server]\nlisten = {listen:?}\n")).unwrap();
+        assert_eq!(health(&[]), ready);
+    }
+    assert_eq!(health(&[("FAIRLANE_ENGINE", "redis://127.0.0.1:1")]), ready, "a Redis is no server");
+    assert_eq!(health(&[("FAIRLANE_ENGINE", &unused)]).0, 1);
+    std::fs::write(&file, format!("engine = {unused:?}\n")).unwrap();
+    assert_eq!(health(&[]).0, 1);
+    assert_eq!(health(&[("FAIRLANE_ENGINE", &served.address)]), ready);
+    assert_eq!(fairlane_in(&folder, &[], &["health", &served.address]).code, 0);
 }
 
 #[test]

@@ -117,6 +117,29 @@ fn job_longer_than_its_ttl_keeps_its_lock_and_the_second_process_follows() {
     assert!(next_fence > fence && next_since >= since + 5_500_000, "{since} {next_since}");
 }
 
+/// The user may use the keys of locks, but not their channels, which Redis denies to new users.
+#[test]
+fn waiter_whose_user_may_not_subscribe_gets_the_lock_and_a_warning_with_the_rule() {
+    let server = RedisServer::start(ServerOptions::default());
+    let keys = ["~bulk-action:*", "~lock:*", "~lock-*", "resetchannels", "+@all"];
+    server.command(&[&["ACL", "SETUSER", "app", "on", ">pw"], &keys[..]].concat());
+    let address = server.url().replace("://", "://app:pw@");
+    let (holder, folder) =
+        background_at(&address, &[], "touch held; until [ -e free ]; do sleep 0.05; done; rm free");
+    until_held(&folder);
+    let (waiter, _folder) = background_at(&address, &["--wait", "5m"], "echo third");
+    until_blocking("the second process waits", || {
+        let shown = fairlane(&["lock", "show", "nightly", "--engine", &address, "--json"]);
+        shown.json()["waiters"] == 1
+    });
+    std::fs::write(folder.path().join("free"), "").unwrap();
+    let (holder, waiter) = (holder.ended(), waiter.ended());
+    assert_eq!((holder.code, waiter.code), (0, 0), "{}{}", holder.stderr, waiter.stderr);
+    assert_eq!(waiter.stdout, "third\n");
+    assert_eq!(waiter.stderr.matches("ACL SETUSER app '&lock:release:*'").count(), 1, "{}", waiter.stderr);
+    assert!(!waiter.stderr.contains("pw") && holder.stderr.is_empty(), "{}", waiter.stderr);
+}
+
 #[test]
 fn command_is_stopped_when_its_lock_is_broken() {
     let served = Served::start();

@@ -50,10 +50,11 @@ fn every_command_reports_a_missing_permission_in_the_same_way() {
 }
 
 #[test]
-fn a_worker_key_uses_a_file_whose_rates_it_may_not_set() {
+fn a_worker_key_uses_a_file_whose_settings_it_may_not_set() {
     let (served, addresses) = served_with(&["worker", "admin"]);
     let config = served.path("work.toml").display().to_string();
-    let file = "[types.mail]\ncommand = [\"cat\"]\nrate = \"100/s\"\nmax_retry_count = 3\n";
+    let file = "[queue]\nmax_retry_count = 5\ncompleted_retention_ms = \"2h\"\n\
+        [types.mail]\ncommand = [\"cat\"]\nrate = \"100/s\"\nmax_retry_count = 3\n";
     std::fs::write(&config, file).unwrap();
     let work = |expected: &str| {
         let ended = run(&addresses[0], &["work", "--config", &config, "--drain", "--patience", "10s"]);
@@ -62,10 +63,18 @@ fn a_worker_key_uses_a_file_whose_rates_it_may_not_set() {
     };
     run(&addresses[1], &["enqueue", "customer-7", "mail", "1", "--json"]).json();
     let messages = work("drained: 1 done");
+    assert!(
+        messages.contains("warning: the settings of the queue in the file were not applied"),
+        "{messages}"
+    );
+    let advice = "fairlane settings set max_retry_count='5' completed_retention_ms='2h'";
+    assert!(messages.contains(advice), "{messages}");
     let advice = "fairlane type set mail --rate '100/s' --max-retry-count 3";
     assert!(messages.contains("warning: the settings of mail in the file were not applied"), "{messages}");
     assert!(messages.contains(advice), "{messages}");
     run(&addresses[1], &["type", "set", "mail", "--rate", "100/s", "--max-retry-count", "3", "--json"])
+        .json();
+    run(&addresses[1], &["settings", "set", "max_retry_count=5", "completed_retention_ms=2h", "--json"])
         .json();
     let messages = work("drained: 0 done");
     assert!(!messages.contains("not applied"), "{messages}");

@@ -27,12 +27,14 @@ fn board_is_made_filled_read_and_removed() {
     assert_eq!(record("r1", "a")["outcome"], "applied");
     assert_eq!(record("r1", "a")["outcome"], "repeated");
     assert_eq!(record("r2", "b")["outcome"], "applied");
-    assert_eq!(record("r3", "b")["outcome"], "applied");
+    assert_eq!(ranking(&served, &["record", "popular", "r3", "b"]).stdout, "r3: applied\n");
     let old = ["record", "popular", "r4", "a", "--at", "2020-01-01T00:00:00Z"];
     ranking(&served, &old).failed(2, &["older than the board's horizon", "rebuild"]);
     ranking(&served, &["record", "popular", "r5", "a", "--at", "noon"]).failed(2, &["noon"]);
     let top = ranking(&served, &["top", "popular", "--window", "day", "--json"]).json();
     assert_eq!((&top["entries"][0]["member"], &top["members"]), (&"b".into(), &2.into()));
+    let hour = ["top", "popular", "--window", "hour"];
+    ranking(&served, &hour).failed(2, &["no window hour", "its windows are day and week"]);
     let text = ranking(&served, &["top", "popular", "--limit", "1"]).stdout;
     assert!(text.contains("b") && text.contains("of 2 members"), "{text}");
     let rank = ranking(&served, &["rank", "popular", "a", "--json"]).json();
@@ -124,8 +126,12 @@ fn commands_of_the_document_work() {
         assert!(answers.contains(part), "{part} is not in {answers}");
     }
     let printed = run("From the shell");
-    for part in ["known already", "rank 1 of 1 member", "season 1 of popular is closed", "equals its source"]
-    {
+    for part in [
+        "reservation-1: repeated, nothing changed",
+        "rank 1 of 1 member",
+        "season 1 of popular is closed",
+        "equals its source",
+    ] {
         assert!(printed.contains(part), "{part} is not in {printed}");
     }
 }

@@ -213,6 +213,39 @@ fn stored(url: &str) -> Option<(String, u32)> {
 }
 
 #[test]
+fn a_start_reports_each_stored_value_that_the_file_replaces() {
+    let folder = WorkFolder::new();
+    let config =
+        folder.config(&format!("{MAIL}\n[queue]\nmax_retry_count = 5\ncompleted_retention_ms = \"2h\""));
+    let start = || {
+        let ended = fairlane(&["work", "--config", &config, "--engine", &folder.engine(), "--drain"]);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let warnings = ended.stderr.lines().filter_map(|line| line.split_once("warning: "));
+        let mut warnings: Vec<String> = warnings.map(|(_, warning)| warning.to_owned()).collect();
+        warnings.sort();
+        warnings
+    };
+    assert_eq!(start(), [""; 0], "no operator has chosen the values of a new queue");
+    assert_eq!(start(), [""; 0], "nothing is replaced");
+    let engine = folder.engine();
+    let set = |words: &[&str]| fairlane(&[words, &["--engine", &engine, "--json"]].concat()).json();
+    set(&["settings", "set", "max_retry_count=9", "completed_retention_ms=30m", "max_loss_count=8"]);
+    set(&["type", "set", "mail", "--rate", "10/s", "--max-retry-count", "7"]);
+    assert_eq!(
+        start(),
+        [
+            "completed_retention_ms of the queue is now 2h, as in the file; it was 30m",
+            "max_retry_count of mail is now 3, as in the file; it was 7",
+            "max_retry_count of the queue is now 5, as in the file; it was 9",
+            "the rate of mail is now 7/s, as in the file; it was 10/s",
+        ]
+    );
+    let stored = set(&["settings", "show"])["settings"].clone();
+    let stored = [&stored["max_retry_count"], &stored["max_loss_count"]];
+    assert_eq!(stored, ["5", "8"], "what the file does not name stays");
+}
+
+#[test]
 fn settings_are_applied_again_to_a_store_that_comes_back_empty() {
     let folder = WorkFolder::new();
     let mut redis = RedisServer::start(ServerOptions::default());

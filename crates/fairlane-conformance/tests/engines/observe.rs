@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane_conformance::subject::job;
+use fairlane_core::ProcessId;
 use fairlane_core::queue::{Enqueue, InspectQueue};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, EngineError};
@@ -41,6 +42,27 @@ async fn scripts_are_timed_and_counted_when_they_are_sent_again() {
     assert_eq!(ledger.value("bulk_action_enqueue_total{engine=redis}"), 3.0);
     assert!(ledger.value("bulk_action_lua_duration_seconds{engine=redis,script=enqueue}") > 0.0);
     assert!(journal.has("WARN server setting", &["appendonly"]), "{:?}", journal.lines());
+}
+
+#[tokio::test]
+async fn denied_channel_of_signals_is_warned_about_once_with_the_rule() {
+    let journal = Journal::default();
+    let _subscriber = tracing::subscriber::set_default(journal.clone());
+    let server = RedisServer::start(ServerOptions::default());
+    server.command(&["ACL", "SETUSER", "app", "on", ">pw", "~*", "resetchannels", "+@all"]);
+    let url = server.url().replace("://", "://app:pw@");
+    let engine = RedisEngine::connect(&url, RedisOptions::default()).await.expect("Redis is there");
+    let process = ProcessId::new("p").expect("a name");
+    for _ in 0..2 {
+        let denied = engine.subscribe(&process).await.expect_err("the channels are denied");
+        assert!(denied.is_retryable() && denied.to_string().contains("'&lock:release:*'"), "{denied}");
+    }
+    let lines = journal.lines();
+    let events = lines.iter().filter(|line| line.contains("signals denied"));
+    assert_eq!(events.count(), 1, "{lines:?}");
+    assert!(engine.info().warnings.iter().any(|warning| warning.contains("ACL SETUSER app")));
+    server.command(&["ACL", "SETUSER", "app", "&lock:release:*"]);
+    engine.subscribe(&process).await.expect("the channels are permitted");
 }
 
 #[tokio::test]

@@ -46,6 +46,9 @@ impl Keys {
         format!("{}in-flight", self.prefix)
     }
 
+    /// The channels of all signals, as a pattern of an access control list.
+    pub const SIGNAL_CHANNELS: &str = "lock:release:*";
+
     /// The channel of the signals to a process. It has no prefix, because a process id is unique.
     pub fn signals_to(process: &ProcessId) -> String {
         format!("{SIGNALS}{}", process.escaped())

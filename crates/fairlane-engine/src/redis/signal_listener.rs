@@ -2,10 +2,11 @@
 //!
 //! The connection is opened by the first subscription and closed after the last one. When it is lost,
 //! all subscriptions end, and their owners subscribe again. On a cluster the channels are sharded: they
-//! have the hash tag of the partition. Invariant: a subscription is known here before the server is
-//! asked for it, so no signal after the confirmation is missed.
+//! have the hash tag of the partition. A user who may not subscribe is warned about once; locks work
+//! without signals, and pass on a little later. Invariant: a subscription is known here before the
+//! server is asked for it, so no signal after the confirmation is missed.
 
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use ::redis::{PushInfo, PushKind, RedisError, Value};
@@ -14,9 +15,10 @@ use fairlane_core::{Fence, LockToken, Micros, ProcessId};
 use tokio::runtime::Handle;
 
 use super::address::{Address, Line};
-use super::errors::unavailable;
+use super::errors::{is_permission, unavailable};
 use super::keys::Keys;
 use crate::engine::EngineError;
+use crate::observe;
 use crate::signals::{Signals, Subscribers};
 
 /// The subscriptions of one engine.
@@ -27,6 +29,8 @@ struct Inner {
     response_timeout: Duration,
     line: tokio::sync::Mutex<Option<Line>>,
     shared: Arc<Mutex<Shared>>,
+    /// The permission that the user lacks.
+    denied: OnceLock<String>,
 }
 
 /// State that the connection's own task changes, too.
@@ -40,8 +44,13 @@ struct Shared {
 
 impl SignalListener {
     pub fn new(address: Arc<Address>, response_timeout: Duration) -> Self {
-        let (line, shared) = Default::default();
-        Self(Arc::new(Inner { address, response_timeout, line, shared }))
+        let (line, shared, denied) = Default::default();
+        Self(Arc::new(Inner { address, response_timeout, line, shared, denied }))
+    }
+
+    /// The warning about a permission that was missing.
+    pub fn warning(&self) -> Option<&String> {
+        self.0.denied.get()
     }
 
     /// Completes when the server has confirmed the subscription.
@@ -68,7 +77,7 @@ impl SignalListener {
             Err(error) => {
                 *line = None;
                 inner.shared().subscribers.clear();
-                Err(unavailable(format!("the signals to waiters: {error}")))
+                Err(inner.explain(&error))
             }
         }
     }
@@ -77,6 +86,19 @@ impl SignalListener {
 impl Inner {
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().expect("nothing panics while it holds the subscriptions")
+    }
+
+    /// The meaning of an error; a missing permission is also reported, once.
+    fn explain(&self, error: &RedisError) -> EngineError {
+        if !is_permission(error) {
+            return unavailable(format!("the signals to waiters: {error}"));
+        }
+        let reason = denied(&self.address.user(), error);
+        if self.denied.set(reason.clone()).is_ok() {
+            let engine = if self.address.is_cluster() { "redis cluster" } else { "redis" };
+            observe::signals_denied(engine, &reason);
+        }
+        unavailable(reason)
     }
 
     async fn connect(&self) -> Result<Line, RedisError> {
@@ -143,6 +165,19 @@ impl Shared {
     }
 }
 
+/// The missing permission, and the ACL rule that grants it.
+fn denied(user: &str, error: &RedisError) -> String {
+    let channels = Keys::SIGNAL_CHANNELS;
+    let rule = match error.to_string().contains("channel") {
+        true => format!("'&{channels}'"),
+        false => "+@pubsub".to_owned(),
+    };
+    format!(
+        "the Redis user {user} may not subscribe to the channels {channels}, so a process that waits for a lock \
+         asks for it three times a second; run ACL SETUSER {user} {rule} ({error})"
+    )
+}
+
 /// The signal of a message; `None` for one that is not ours.
 fn signal(data: &[Value]) -> Option<Signal> {
     let [Value::BulkString(channel), Value::BulkString(message)] = data else { return None };
@@ -175,5 +210,22 @@ impl Drop for Subscription {
             let process = self.process.clone();
             self.runtime.spawn(async move { inner.unsubscribe(&process).await });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_permission_names_the_channels_and_the_acl_rule() {
+        let answered = |line: &str| {
+            let value = ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an error");
+            denied("app", &value.extract_error().expect_err("an error"))
+        };
+        let reason = answered("NOPERM No permissions to access a channel used as an argument");
+        assert!(reason.contains("ACL SETUSER app '&lock:release:*'"), "{reason}");
+        let reason = answered("NOPERM User app has no permissions to run the 'subscribe' command");
+        assert!(reason.contains("lock:release:*") && reason.contains("ACL SETUSER app +@pubsub"), "{reason}");
     }
 }

@@ -59,6 +59,14 @@ async fn events_count_once_and_are_read_as_top_ranks_and_neighbours() {
     assert_eq!(members(&second), [("a", 1)]);
     let (_, day) = running.get(&format!("{board}/top?window=day&at={}", ago(50))).await;
     assert_eq!(members(&day), members(&top));
+    for path in ["top", "around/a", "ranks/a"] {
+        let (status, refused) = running.get(&format!("{board}/{path}?window=week")).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{path}: {refused}");
+        assert!(refused["detail"].as_str().unwrap().contains("windows are hour and day"), "{refused}");
+    }
+    let friends = json!({"members": ["a"], "window": "week"});
+    let (status, _) = running.post(&format!("{board}/ranks"), friends).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
     let (_, rank) = running.get(&format!("{board}/ranks/c")).await;
     assert_eq!((&rank["position"], &rank["rank"]), (&json!(3), &json!(2)), "equal scores share a rank");
     assert!((rank["percentile"].as_f64().unwrap() - 200.0 / 3.0).abs() < 1e-9, "{rank}");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use fairlane_core::lock::{AcquireLock, Blocked, LockAcquired};
 use fairlane_engine::{Backoff, EngineError, observe};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::client::LockClient;
 use super::guard::LockGuard;
@@ -152,7 +152,7 @@ impl Acquisition {
                 // the waiter joins again.
                 drop(place.take());
                 let joined = waiters.join(&self.command.name, &self.command.token);
-                joined.confirmed().await;
+                self.confirmed(&joined, give_up).await;
                 place = Some(joined);
             }
         }
@@ -161,7 +161,7 @@ impl Acquisition {
     /// Waits until the lock should be tried again.
     async fn pause(&self, pause: &Pause, place: Option<&Place>, refused: Option<&Refused>) {
         match (pause, place) {
-            (Pause::Subscription, Some(place)) => place.confirmed().await,
+            (Pause::Subscription, Some(place)) => self.confirmed(place, Instant::now() + self.slice).await,
             (Pause::Signal, Some(place)) => {
                 let timer = async {
                     if !place.is_first() {
@@ -187,6 +187,14 @@ impl Acquisition {
         }
     }
 
+    /// Waits for the confirmation of the subscription, at most for a slice: an engine that does not
+    /// confirm it delays the next try, and does not prevent it.
+    async fn confirmed(&self, place: &Place, until: Instant) {
+        let until = until.min(Instant::now() + self.slice);
+        // Either way the lock is tried again.
+        let _ = timeout_at(until, place.confirmed()).await;
+    }
+
     fn timeout(&self, refused: Option<Refused>, failure: Option<EngineError>) -> Error {
         match failure {
             Some(error) => error.into(),
@@ -210,7 +218,7 @@ async fn until_free(at: Instant, is_remote: bool) {
 
 /// What the next try waits for.
 enum Pause {
-    /// The confirmation of the subscription.
+    /// The confirmation of the subscription, or the end of the slice.
     Subscription,
     /// A signal, or the end of the slice.
     Signal,

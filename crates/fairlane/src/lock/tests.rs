@@ -48,6 +48,11 @@ impl World {
 
     /// A server with a client of its own.
     fn server(&self, server: &'static str) -> Fairlane {
+        self.server_with(server, Hooks::default())
+    }
+
+    /// A server whose engine has more hooks.
+    fn server_with(&self, server: &'static str, hooks: Hooks) -> Fairlane {
         let (log, in_flight) = (self.log.clone(), self.in_flight.clone());
         let (now_us, failing) = (self.now_us.clone(), self.failing.clone());
         let submit = move |engine: Arc<dyn Engine>, command: fairlane_core::Command| {
@@ -67,7 +72,7 @@ impl World {
             });
             reply
         };
-        let engine = layer(self.engine.clone(), Hooks::default().submit(submit));
+        let engine = layer(self.engine.clone(), hooks.submit(submit));
         let (client, work) = LockClient::new(engine.clone(), None);
         tokio::spawn(work);
         Fairlane::with_lock_client(engine, client)
@@ -310,6 +315,51 @@ async fn signal_that_was_lost_with_its_subscription_is_found_after_the_next() {
     let _stolen = world.engine.subscribe(&process).await.unwrap();
     held.release().await.unwrap();
     world.until("the waiter has worked", || waiting.is_finished()).await;
+    waiting.await.unwrap().unwrap();
+}
+
+/// Without signals the replies to `attend_locks` tell the waiters that the lock is theirs, so they keep
+/// their places and the number of commands stays that of one waiter.
+#[tokio::test(start_paused = true)]
+async fn waiters_whose_subscription_is_refused_keep_their_places_and_get_the_lock() {
+    let world = World::new();
+    let refuse = Hooks::default().subscribe(|_, _| {
+        let reason = "no permission".to_owned();
+        Box::pin(async { Err(EngineError::Unavailable { engine: "test", reason }) })
+    });
+    let (a, b) = (world.server("a"), world.server_with("b", refuse));
+    let held = a.lock("nightly").lock().await.unwrap();
+    let options = LockOptions { max_wait: Duration::from_secs(60), ..LockOptions::default() };
+    let wait = |_| tokio::spawn(b.lock("nightly").options(options.clone()).with(|_| async {}));
+    let waiting: Vec<_> = (0..50).map(wait).collect();
+    world.registered(&a, "nightly", 50).await;
+    world.advance_to(3 * LOCK_SLICE_MS).await;
+    let sent = || world.times("b", "acquire_lock").len() + world.times("b", "attend_locks").len();
+    let before = sent();
+    world.advance_to(6 * LOCK_SLICE_MS).await;
+    let each_second = (sent() - before) as f64 / 3.0;
+    assert!(each_second <= 6.0, "{each_second} commands a second for 50 waiters");
+    held.release().await.unwrap();
+    world.advance_to(7 * LOCK_SLICE_MS).await;
+    assert!(world.times("b", "release_lock").len() >= 2, "the lock is passed on within a slice");
+    world.advance_to(40 * LOCK_SLICE_MS).await;
+    world.until("all have worked", || waiting.iter().all(|waiting| waiting.is_finished())).await;
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiter_whose_subscription_is_never_confirmed_tries_again_each_slice() {
+    let world = World::new();
+    let hang = Hooks::default().subscribe(|_, _| Box::pin(std::future::pending()));
+    let (a, b) = (world.server("a"), world.server_with("b", hang));
+    let held = a.lock("nightly").lock().await.unwrap();
+    let waiting = work(&b, "nightly", 1);
+    world.advance_to(1500).await;
+    held.release().await.unwrap();
+    world.advance_to(3000).await;
+    assert!(waiting.is_finished(), "{:?}", world.times("b", "acquire_lock"));
     waiting.await.unwrap().unwrap();
 }
 

@@ -4,21 +4,23 @@
 //! engine with less than three commands per slice. It runs on the runtime of the first waiter: a
 //! runtime that is blocked could not use a lock either, so its waiters should lose their turn. If
 //! that runtime ends, the next try of another waiter begins a new subscription. Invariant: a waiter
-//! registers in the engine only after the subscription was confirmed, so no signal to it is lost
-//! unless the connection is; the reply to the next `attend_locks` repeats what was lost. That reply
-//! also has the time of the store, which is needed to interpret the end of a lease in a signal.
+//! registers in the engine after the subscription was confirmed, so no signal to it is lost unless
+//! the connection is; the reply to the next `attend_locks` repeats what was lost. That reply also has
+//! the time of the store, which is needed to interpret the end of a lease in a signal. If the engine
+//! refuses the subscription, these replies replace the signals: waiters keep their places, and learn a
+//! third of a second later that a lock is theirs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use fairlane_core::kernel;
+use fairlane_core::kernel::{self, Signal};
 use fairlane_core::limits::LOCK_SLICE_MS;
 use fairlane_core::lock::{AcquireLock, AttendLocks, LockAcquired, LockName};
 use fairlane_core::{LockToken, ProcessId};
 use fairlane_engine::{Backoff, Engine, EngineError, Signals};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::deadline::StoreClock;
 use super::lease::Grant;
@@ -48,7 +50,8 @@ struct State {
     /// The waiters of each lock in the order in which they came.
     queues: HashMap<LockName, BTreeMap<u64, Arc<Wakes>>>,
     waiters: u64,
-    /// Whether the subscription is confirmed; `None` without one.
+    /// Whether waiters may register: the subscription is confirmed, or was refused and is replaced by
+    /// `attend_locks`. `None` while nothing attends.
     confirmed: Option<watch::Receiver<bool>>,
     /// Whether a request of a waiter has kept all of them alive since the last `attend_locks`.
     is_attended: bool,
@@ -136,27 +139,31 @@ impl Waiters {
     async fn attend(self: Arc<Self>, confirmed: watch::Sender<bool>) {
         let mut backoff = Backoff::default();
         while !self.end_if_unused() {
-            match self.engine.subscribe(&self.process).await {
+            let source = match self.engine.subscribe(&self.process).await {
                 Ok(signals) => {
                     backoff.reset();
-                    confirmed.send_replace(true);
-                    if self.receive(signals).await {
-                        return;
-                    }
-                    tracing::debug!("the subscription to signals of locks has ended; subscribing again");
-                    confirmed.send_replace(false);
+                    Source::Signals(signals)
                 }
                 Err(error) => {
                     tracing::debug!(%error, "cannot subscribe to signals of locks");
-                    backoff.sleep().await;
+                    Source::None { until: Instant::now() + backoff.next_delay() }
                 }
+            };
+            confirmed.send_replace(true);
+            let is_subscribed = matches!(source, Source::Signals(_));
+            if self.receive(source).await {
+                return;
+            }
+            if is_subscribed {
+                tracing::debug!("the subscription to signals of locks has ended; subscribing again");
+                confirmed.send_replace(false);
             }
         }
     }
 
-    /// Passes signals on until there are no waiters (true) or the subscription ends. The first
+    /// Passes signals on until there are no waiters (true) or the source ends. The first
     /// `attend_locks` is sent at once and finds what was lost before.
-    async fn receive(&self, mut signals: Signals) -> bool {
+    async fn receive(&self, mut source: Source) -> bool {
         let mut ticks = interval(ATTEND_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_skipped = true;
@@ -164,7 +171,7 @@ impl Waiters {
         let mut clock = None;
         loop {
             tokio::select! {
-                signal = signals.next() => match signal {
+                signal = source.next() => match signal {
                     Some(signal) => self.wake(&signal.waiter, signal.grant.zip(clock)),
                     None => return false,
                 },
@@ -213,6 +220,28 @@ impl Waiters {
     }
 }
 
+/// Where signals come from.
+enum Source {
+    Signals(Signals),
+    /// Nowhere, until it is time to subscribe again.
+    None {
+        until: Instant,
+    },
+}
+
+impl Source {
+    /// The next signal; `None` when it is time to subscribe again.
+    async fn next(&mut self) -> Option<Signal> {
+        match self {
+            Self::Signals(signals) => signals.next().await,
+            Self::None { until } => {
+                sleep_until(*until).await;
+                None
+            }
+        }
+    }
+}
+
 /// A token that no other acquisition of the client may use.
 pub(super) struct TokenInUse {
     waiters: Arc<Waiters>,
@@ -242,7 +271,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Completes when the subscription is confirmed, or has ended with its runtime.
+    /// Completes when the waiter may register, or the subscription has ended with its runtime.
     pub async fn confirmed(&self) {
         let _ = self.confirmed.clone().wait_for(|confirmed| *confirmed).await;
     }

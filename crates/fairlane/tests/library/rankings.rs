@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fairlane::{
-    BoardOrder, BoardOutcome, BoardRule, BoardSettings, Error, Fairlane, JobState, Ranking, RankingError,
-    RankingLines, Standing,
+    BoardOrder, BoardOutcome, BoardRule, BoardSettings, BoardWindows, Error, Fairlane, JobState, Ranking,
+    RankingError, RankingLines, Standing, WindowKind,
 };
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use tracing::field::{Field, Visit};
@@ -184,6 +184,27 @@ async fn refused_update_is_an_error_that_says_the_cure() {
     assert_eq!(error, RankingError::Refused { id: "r1".into(), outcome: BoardOutcome::TooOld });
     assert!(error.to_string().contains("rebuild"), "{error}");
     assert_eq!(refused(board.set("s1", 1, 1, start()).await), RankingError::WrongRule);
+}
+
+/// On every engine that the library opens by address: in memory, in a directory, on Redis.
+#[tokio::test]
+async fn window_that_a_board_does_not_have_is_refused_by_every_read() {
+    let (folder, redis) = (tempfile::TempDir::new().unwrap(), RedisServer::start(ServerOptions::default()));
+    for address in ["memory:".to_owned(), format!("dir:{}", folder.path().display()), redis.url()] {
+        let board = Fairlane::open(&address).await.unwrap().ranking("popular");
+        let windows = BoardWindows { day: true, week: true, ..BoardWindows::default() };
+        board.create(BoardSettings { windows, ..BoardSettings::default() }).await.unwrap();
+        let of = |kind| Standing::Window { kind, at_ms: None };
+        let (hour, day) = (of(WindowKind::Hour), of(WindowKind::Day));
+        assert_eq!(board.page(day.clone(), 0, 10).await.unwrap().members, 0, "a window without events");
+        assert_eq!(board.rank(day, "s1").await.unwrap(), None);
+        board.record("r1", "s1", SystemTime::now()).await.unwrap();
+        let error = refused(board.page(hour.clone(), 0, 10).await);
+        assert!(error.to_string().contains("no window hour; its windows are day and week"), "{error}");
+        assert_eq!(refused(board.around(hour.clone(), "s1", 1, 10).await), error);
+        assert_eq!(refused(board.rank(hour.clone(), "s1").await), error);
+        assert_eq!(refused(board.ranks(hour, &["s1", "s2"]).await), error);
+    }
 }
 
 #[tokio::test]

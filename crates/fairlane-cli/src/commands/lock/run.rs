@@ -98,10 +98,15 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let fairlane = arguments.target.attach().await?;
     arguments.target.refuse_to_block(&fairlane, "use a Redis (--engine redis://host:port)")?;
     let lock = fairlane.lock(&arguments.lock).options(arguments.options());
+    let known = fairlane.engine().info().warnings;
     let acquired = match arguments.wait.is_zero() {
         true => lock.try_lock().await,
         false => lock.lock().await,
     };
+    // What waiting has shown: a Redis that denies the signals to waiters.
+    for warning in fairlane.engine().info().warnings.iter().filter(|warning| !known.contains(*warning)) {
+        output::print_message(&format!("warning: {warning}"));
+    }
     let guard = acquired.map_err(|error| match error {
         Error::Lock(LockError::Busy { .. } | LockError::WaitTimeout { .. }) => {
             Failure::Exit { code: NOT_ACQUIRED, message: error.to_string() }

@@ -91,10 +91,10 @@ fn print(target: &QueueTarget, id: &str, outcome: BoardOutcome) -> Result<(), Fa
     let view = BoardOutcomeView::new(id, outcome);
     target.print(&view, || {
         let meaning = match outcome {
-            BoardOutcome::Late => "taken, too late for a sealed window or a closed season",
-            BoardOutcome::Repeated => "known already, nothing changed",
-            BoardOutcome::Pending => "cancelled before it has arrived",
-            _ => "taken",
+            BoardOutcome::Late => "late, a sealed window or a closed season does not show it",
+            BoardOutcome::Repeated => "repeated, nothing changed",
+            BoardOutcome::Pending => "pending, the event has not arrived yet",
+            _ => "applied",
         };
         format!("{id}: {meaning}")
     })

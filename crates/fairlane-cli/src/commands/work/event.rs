@@ -230,9 +230,13 @@ impl fmt::Display for WorkEvent {
             Self::EngineWarning { warning } => write!(f, "warning: {warning}"),
             Self::Problem { r#type, outcome, code, reason, job, dead, more } => {
                 let (code, reason) = (escape::line(code), escape::line(reason));
-                match dead {
-                    true => write!(f, "{type}: {job} is dead ({outcome}): {code}: {reason}")?,
-                    false => write!(f, "{type}: {outcome} of {job}: {code}: {reason}")?,
+                match (dead, *outcome) {
+                    // The outcome of its last attempt, which is not retried.
+                    (true, "retry") => {
+                        write!(f, "{type}: {job} is dead (retries used up): {code}: {reason}")?
+                    }
+                    (true, _) => write!(f, "{type}: {job} is dead ({outcome}): {code}: {reason}")?,
+                    (false, _) => write!(f, "{type}: {outcome} of {job}: {code}: {reason}")?,
                 }
                 and_more(f, *more)
             }

@@ -380,7 +380,7 @@ mod tests {
             texts(state, events),
             [
                 "mail: retry of a/1: connect: words",
-                "mail: a/2 is dead (retry): connect: words",
+                "mail: a/2 is dead (retries used up): connect: words",
                 "mail: a/3 is dead (failed): http_404: words"
             ]
         );

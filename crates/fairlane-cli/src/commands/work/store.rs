@@ -1,23 +1,28 @@
 //! Connects a worker to its store: waits for it, and applies the settings of the file, also to a
 //! store that has lost them in an outage.
 //!
-//! At startup the file wins, and a message names a stored rate or group that it replaces. After an
-//! outage what an operator has stored wins. A type without a stored rate, and a group without
-//! settings, get the file's, because a store that has lost its settings looks the same.
+//! At startup the file wins, and a warning names each stored value that it replaces. After an outage
+//! what an operator has stored wins, also with a warning. A setting with the value of a new store gets
+//! the file's, because a store that has lost its settings looks the same.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use fairlane::{
     EngineError, Error, Fairlane, GroupId, GroupPatch, GroupSettings, Rate, TypeId, TypePatch, TypeSettings,
     rate_text,
 };
+use fairlane_core::queue::Settings;
 use fairlane_engine::embedded::disk::owner_of;
 use fairlane_engine::{Backoff, directory_of};
 
+use super::difference::{
+    Difference, KnownSettings, MAX_RETRY_COUNT, QUEUE, RATE, name, report_replaced, split,
+};
 use super::event::WorkEvent;
 use super::reporter::{Reporter, RetryLimits};
-use crate::config::{Config, callback_type};
+use crate::commands::settings::readable;
+use crate::config::{Config, callback_type, queue_settings};
 use crate::failure::Failure;
 use crate::limit::limit_text;
 use crate::target::QueueTarget;
@@ -37,18 +42,6 @@ pub enum Purpose {
     Work,
     /// To serve it: no other process may serve it.
     Serve,
-}
-
-/// The rates of types in the store.
-type StoredRates = HashMap<TypeId, Option<Rate>>;
-
-/// What a running worker knows about stored rates.
-#[derive(Default)]
-struct KnownRates {
-    /// The rates as they were stored before an outage.
-    stored: StoredRates,
-    /// The stored rates that a warning has named.
-    warned: StoredRates,
 }
 
 /// Waits until the store responds, at most as long as `patience`, and applies the settings of the
@@ -118,7 +111,7 @@ async fn connect(
 /// Never completes: reports the progress of the worker, and applies the settings again to a store
 /// that may have lost them in an outage.
 pub async fn keep(fairlane: &Fairlane, config: &Config, reporter: &Reporter) {
-    let mut known = KnownRates::default();
+    let mut known = KnownSettings::default();
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS_PAUSE, PROGRESS_PAUSE);
     loop {
         tokio::select! {
@@ -126,9 +119,9 @@ pub async fn keep(fairlane: &Fairlane, config: &Config, reporter: &Reporter) {
             () = reporter.engine_back() => apply_settings_again(fairlane, config, &mut known, reporter).await,
         }
         // Another process may have changed the limits. If this fails, the known ones stay in use.
-        if let Ok((limits, rates)) = stored_limits(fairlane, config).await {
+        if let Ok((limits, unset)) = stored_limits(fairlane, config).await {
             reporter.set_retry_limits(limits);
-            known.stored = rates;
+            known.unset = unset;
         }
     }
 }
@@ -136,7 +129,7 @@ pub async fn keep(fairlane: &Fairlane, config: &Config, reporter: &Reporter) {
 async fn apply_settings_again(
     fairlane: &Fairlane,
     config: &Config,
-    known: &mut KnownRates,
+    known: &mut KnownSettings,
     reporter: &Reporter,
 ) {
     let mut backoff = Backoff::default();
@@ -152,30 +145,64 @@ async fn apply_settings_again(
 async fn apply_settings(
     fairlane: &Fairlane,
     config: &Config,
-    mut known: Option<&mut KnownRates>,
+    mut known: Option<&mut KnownSettings>,
     reporter: &Reporter,
 ) -> Result<(), Error> {
-    set_queue(fairlane, config).await?;
+    set_queue(fairlane, config, known.as_deref_mut(), reporter).await?;
     for one in &config.types {
         let known = known.as_deref_mut();
         set_type(fairlane, &one.type_id, one.rate, one.max_retry_count, known, reporter).await?;
     }
     for (group, patch) in &config.groups {
-        set_group(fairlane, group, patch, known.is_none(), reporter).await?;
+        set_group(fairlane, group, patch, known.as_deref_mut(), reporter).await?;
     }
     if let Some(callbacks) = &config.callbacks {
-        set_type(fairlane, &callback_type(), None, Some(callbacks.max_retry_count), None, reporter).await?;
+        set_type(fairlane, &callback_type(), None, Some(callbacks.max_retry_count), known, reporter).await?;
     }
     Ok(())
 }
 
 /// Settings that are not in the file keep their stored values.
-async fn set_queue(fairlane: &Fairlane, config: &Config) -> Result<(), Error> {
-    let queue = fairlane.queue_view().await?;
-    match config.queue_over(&queue.settings) {
-        Some(settings) => fairlane.set_queue(settings).await,
-        None => Ok(()),
+async fn set_queue(
+    fairlane: &Fairlane,
+    config: &Config,
+    known: Option<&mut KnownSettings>,
+    reporter: &Reporter,
+) -> Result<(), Error> {
+    let stored = fairlane.queue_view().await?.settings;
+    let (kept, replaced) = split(queue_differences(config, &stored), known, reporter);
+    let kept: Vec<&str> = kept.iter().map(|one| one.key.as_str()).collect();
+    let Some(settings) = config.queue_over(&stored, &kept) else { return Ok(()) };
+    match fairlane.set_queue(settings).await {
+        Ok(()) => report_replaced(&replaced, reporter),
+        // A worker's key is not permitted to: the worker uses the settings of an admin.
+        Err(Error::Engine(EngineError::Refused { reason })) if fairlane.engine().name() == "http" => {
+            let pairs: Vec<String> =
+                replaced.iter().map(|one| format!("{}='{}'", one.key, one.of_file)).collect();
+            let warning = format!(
+                "the settings of the queue in the file were not applied, the stored ones stay in use: {reason}; or have \
+                 an admin run fairlane settings set {}",
+                pairs.join(" ")
+            );
+            reporter.report(WorkEvent::EngineWarning { warning });
+        }
+        Err(error) => return Err(error),
     }
+    Ok(())
+}
+
+/// The settings of the queue that differ.
+fn queue_differences(config: &Config, stored: &Settings) -> Vec<Difference> {
+    let Some(of_file) = config.queue_over(stored, &[]) else { return Vec::new() };
+    let (of_file, unset) = (queue_settings(&of_file), queue_settings(&Settings::default()));
+    let rows = queue_settings(stored).into_iter().zip(of_file).zip(unset);
+    rows.filter(|((stored, of_file), _)| stored != of_file)
+        .map(|(((key, stored), (_, of_file)), (_, unset))| {
+            let is_unset = stored == unset;
+            let [stored, of_file] = [stored, of_file].map(|value| readable(&key, value));
+            Difference { owner: QUEUE.to_owned(), key, stored, of_file, is_unset }
+        })
+        .collect()
 }
 
 async fn set_type(
@@ -183,60 +210,69 @@ async fn set_type(
     type_id: &TypeId,
     rate: Option<Option<Rate>>,
     max_retry_count: Option<u32>,
-    known: Option<&mut KnownRates>,
+    known: Option<&mut KnownSettings>,
     reporter: &Reporter,
 ) -> Result<(), Error> {
     if rate.is_none() && max_retry_count.is_none() {
         return Ok(());
     }
     let view = fairlane.job_type(type_id).view().await?;
-    let stored = view.map(|view| view.settings);
-    let differing = match (rate, &stored) {
-        (Some(of_file), Some(stored)) if stored.rate != of_file => Some((stored.rate, of_file)),
-        _ => None,
-    };
-    let is_kept = match (differing, known) {
-        (Some(rates), Some(known)) => known.keep(type_id, rates, reporter),
-        _ => false,
-    };
-    let rate = rate.filter(|_| !is_kept);
-    // A change, even to what holds already, opens a type that a Retry-After has closed: a start is no reason to.
-    if stored.is_some_and(|stored| is_set(&stored, rate, max_retry_count)) {
-        return Ok(());
-    }
-    let patch = TypePatch { rate, max_retry_count: max_retry_count.map(Some), ..TypePatch::default() };
-    match fairlane.job_type(type_id).patch(patch).apply().await {
-        Ok(_) => {
-            if let Some((Some(stored), of_file)) = differing.filter(|_| !is_kept) {
-                let (stored, of_file) = (rate_text(stored), limit_text(of_file.map(rate_text).as_ref()));
-                let warning =
-                    format!("the rate of {type_id} is now {of_file}, as in the file; it was {stored}");
-                reporter.report(WorkEvent::EngineWarning { warning });
-            }
-            Ok(())
+    let mut patch = TypePatch { rate, max_retry_count: max_retry_count.map(Some), ..TypePatch::default() };
+    let mut replaced = Vec::new();
+    if let Some(view) = view {
+        let (_, written) = split(type_differences(type_id, &view.settings, &patch), known, reporter);
+        // A change, even to what holds already, opens a type that a Retry-After has closed: a start is no
+        // reason to.
+        if written.is_empty() {
+            return Ok(());
         }
+        let is_written = |key| written.iter().any(|one| one.key == key);
+        patch.rate = patch.rate.filter(|_| is_written(RATE));
+        patch.max_retry_count = patch.max_retry_count.filter(|_| is_written(MAX_RETRY_COUNT));
+        replaced = written;
+    }
+    let (rate, count) = (patch.rate, patch.max_retry_count.flatten());
+    match fairlane.job_type(type_id).patch(patch).apply().await {
+        Ok(_) => report_replaced(&replaced, reporter),
         // A worker's key is not permitted to: the worker uses the settings of an admin.
         Err(Error::Engine(EngineError::Refused { reason })) if fairlane.engine().name() == "http" => {
-            let warning = not_applied(type_id, rate, max_retry_count, &reason);
+            let warning = not_applied(type_id, rate, count, &reason);
             reporter.report(WorkEvent::EngineWarning { warning });
-            Ok(())
         }
-        Err(error) => Err(error),
+        Err(error) => return Err(error),
     }
+    Ok(())
 }
 
-/// At startup the file replaces what is stored; later it is only written to a group without settings.
+/// The settings of a type that differ.
+fn type_differences(type_id: &TypeId, stored: &TypeSettings, of_file: &TypePatch) -> Vec<Difference> {
+    let rate = |rate: Option<Rate>| limit_text(rate.map(rate_text).as_ref());
+    let rate = Difference::of_type(type_id, RATE, stored.rate, of_file.rate, rate);
+    let count = |count: Option<u32>| count.map_or("none".to_owned(), |count| count.to_string());
+    let (stored, of_file) = (stored.max_retry_count, of_file.max_retry_count);
+    let count = Difference::of_type(type_id, MAX_RETRY_COUNT, stored, of_file, count);
+    rate.into_iter().chain(count).collect()
+}
+
+/// At startup the file replaces what is stored; after an outage it is only written to a group without
+/// settings.
 async fn set_group(
     fairlane: &Fairlane,
     group: &GroupId,
     patch: &GroupPatch,
-    is_start: bool,
+    known: Option<&mut KnownSettings>,
     reporter: &Reporter,
 ) -> Result<(), Error> {
     let stored = fairlane.group(group).view().await?;
     let stored = stored.map(|view| view.settings).unwrap_or_default();
     let is_changed = stored != GroupSettings::default();
-    if patch.applied_to(&stored) == stored || is_changed && !is_start {
+    let of_file = patch.applied_to(&stored);
+    if of_file == stored {
+        return Ok(());
+    }
+    if let Some(known) = known.filter(|_| is_changed) {
+        let (stored, of_file) = (format!("at {}", words(&stored)), words(&of_file));
+        known.warn(&format!("group {group}"), &stored, &of_file, reporter);
         return Ok(());
     }
     let warning = match fairlane.group(group).patch(patch.clone()).apply().await {
@@ -260,36 +296,6 @@ fn words(settings: &GroupSettings) -> String {
     format!("weight {}, rate {rate}, concurrency {concurrency}", settings.weight.get())
 }
 
-impl KnownRates {
-    /// Whether the stored rate stays after an outage, although the file has another one. A type that
-    /// had a rate and now has none is taken for one of a store that has lost its settings.
-    fn keep(
-        &mut self,
-        type_id: &TypeId,
-        (stored, of_file): (Option<Rate>, Option<Rate>),
-        reporter: &Reporter,
-    ) -> bool {
-        if stored.is_none() && self.stored.get(type_id) != Some(&None) {
-            return false;
-        }
-        if self.warned.insert(type_id.clone(), stored) != Some(stored) {
-            let [stored, of_file] = [stored, of_file].map(|rate| limit_text(rate.map(rate_text).as_ref()));
-            let warning = format!(
-                "the rate of {type_id} stays {stored}, as it is stored; the file has {of_file}, which applies at the next \
-                 start"
-            );
-            reporter.report(WorkEvent::EngineWarning { warning });
-        }
-        true
-    }
-}
-
-/// Whether the stored settings of a type already are those of the file.
-fn is_set(stored: &TypeSettings, rate: Option<Option<Rate>>, max_retry_count: Option<u32>) -> bool {
-    let is_other_count = max_retry_count.is_some() && stored.max_retry_count != max_retry_count;
-    rate.is_none_or(|rate| stored.rate == rate) && !is_other_count
-}
-
 /// A warning about settings that could not be applied, with the command that applies them.
 fn not_applied(
     type_id: &TypeId,
@@ -310,26 +316,40 @@ fn not_applied(
     )
 }
 
-/// The stored retry limits and rates of the types in the file.
-async fn stored_limits(fairlane: &Fairlane, config: &Config) -> Result<(RetryLimits, StoredRates), Error> {
-    let (mut limits, mut rates) = (RetryLimits::new(), StoredRates::new());
+/// The stored retry limits of the types in the file, and the settings of the queue and these types that
+/// have the values of a new store.
+async fn stored_limits(
+    fairlane: &Fairlane,
+    config: &Config,
+) -> Result<(RetryLimits, HashSet<String>), Error> {
     let queue = fairlane.queue_view().await?;
+    let rows = queue_settings(&queue.settings).into_iter().zip(queue_settings(&Settings::default()));
+    let unset = rows.filter(|(stored, unset)| stored == unset).map(|((key, _), _)| name(&key, QUEUE));
+    let (mut limits, mut unset) = (RetryLimits::new(), unset.collect::<HashSet<_>>());
     let types = config.types.iter().map(|one| one.type_id.clone());
     for type_id in types.chain(config.callbacks.iter().map(|_| callback_type())) {
         let view = fairlane.job_type(&type_id).view().await?;
         let settings = view.map(|view| view.settings);
-        rates.extend(settings.as_ref().map(|settings| (type_id.clone(), settings.rate)));
+        if let Some(settings) = &settings {
+            let is_unset =
+                [(RATE, settings.rate.is_none()), (MAX_RETRY_COUNT, settings.max_retry_count.is_none())];
+            let keys = is_unset.into_iter().filter(|(_, is_unset)| *is_unset);
+            unset.extend(keys.map(|(key, _)| name(key, &type_id.to_string())));
+        }
         let of_type = settings.and_then(|settings| settings.max_retry_count);
         limits.insert(type_id, of_type.unwrap_or(queue.settings.max_retry_count));
     }
-    Ok((limits, rates))
+    Ok((limits, unset))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use fairlane::{Job, Outcome, Weight};
 
     use super::*;
+    use crate::config::ConfigArguments;
 
     async fn is_closed(fairlane: &Fairlane, type_id: &TypeId) -> bool {
         let view = fairlane.job_type(type_id).view().await.unwrap();
@@ -349,8 +369,9 @@ mod tests {
             let patch = TypePatch { rate: Some(rate), ..TypePatch::default() };
             fairlane.job_type(&type_id).patch(patch).apply().await.unwrap()
         };
-        let mut known = KnownRates::default();
-        let after_outage = async |known: &mut KnownRates| {
+        let (rate, none) = (name(RATE, "mail"), "unlimited".to_owned());
+        let mut known = KnownSettings::default();
+        let after_outage = async |known: &mut KnownSettings| {
             set_type(&fairlane, &type_id, Some(of_file), None, Some(known), &reporter).await.unwrap();
             stored().await
         };
@@ -358,14 +379,58 @@ mod tests {
         operator(slow).await;
         assert_eq!(after_outage(&mut known).await, slow);
         operator(None).await;
-        known.stored.insert(type_id.clone(), slow);
         assert_eq!(after_outage(&mut known).await, of_file, "the store has lost the rate");
         operator(None).await;
-        known.stored.insert(type_id.clone(), None);
+        known.unset.insert(rate.clone());
         assert_eq!(after_outage(&mut known).await, None);
-        assert_eq!(known.warned, StoredRates::from([(type_id.clone(), None)]));
+        assert_eq!(known.warned, HashMap::from([(rate, none)]));
         set_type(&fairlane, &type_id, Some(of_file), None, None, &reporter).await.unwrap();
         assert_eq!(stored().await, of_file, "at startup the file wins");
+        reporter.finish().await;
+    }
+
+    #[tokio::test]
+    async fn settings_of_the_queue_and_retry_limits_stored_by_an_operator_stay_after_an_outage() {
+        let fairlane = Fairlane::open("memory:").await.unwrap();
+        let (type_id, reporter) = (TypeId::new("mail").unwrap(), Reporter::start(false));
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("fairlane.toml");
+        let file = "[queue]\nmax_retry_count = 5\nmax_loss_count = 6\n[types.mail]\nmax_retry_count = 2\n";
+        std::fs::write(&path, file).unwrap();
+        let config = Config::read(&ConfigArguments { config: Some(path), ..Default::default() }).unwrap();
+        let stored = async || {
+            let queue = fairlane.queue_view().await.unwrap().settings;
+            let view = fairlane.job_type(&type_id).view().await.unwrap();
+            let of_type = view.and_then(|view| view.settings.max_retry_count);
+            (queue.max_retry_count, queue.max_loss_count, of_type)
+        };
+        let operator = async |queue: u32, of_type| {
+            let settings = fairlane.queue_view().await.unwrap().settings;
+            fairlane.set_queue(Settings { max_retry_count: queue, ..settings }).await.unwrap();
+            let patch = TypePatch { max_retry_count: Some(of_type), ..TypePatch::default() };
+            fairlane.job_type(&type_id).patch(patch).apply().await.unwrap();
+        };
+        let apply = async |known: Option<&mut KnownSettings>| {
+            apply_settings(&fairlane, &config, known, &reporter).await.unwrap()
+        };
+        let mut known = KnownSettings::default();
+        apply(Some(&mut known)).await;
+        assert_eq!(stored().await, (5, 6, Some(2)), "an empty store gets the settings of the file");
+        operator(9, Some(7)).await;
+        apply(Some(&mut known)).await;
+        assert_eq!(stored().await, (9, 6, Some(7)), "what an operator has stored stays");
+        let warned = [("max_retry_count of the queue", "9"), ("max_retry_count of mail", "7")];
+        assert_eq!(known.warned, HashMap::from(warned.map(|(name, value)| (name.into(), value.into()))));
+        operator(Settings::default().max_retry_count, None).await;
+        known.unset = stored_limits(&fairlane, &config).await.unwrap().1;
+        apply(Some(&mut known)).await;
+        assert_eq!(stored().await, (3, 6, None), "the operator chose the values of a new store");
+        known.unset.clear();
+        apply(Some(&mut known)).await;
+        assert_eq!(stored().await, (5, 6, Some(2)), "the store has lost its settings");
+        operator(9, Some(7)).await;
+        apply(None).await;
+        assert_eq!(stored().await, (5, 6, Some(2)), "at startup the file wins");
         reporter.finish().await;
     }
 
@@ -374,15 +439,16 @@ mod tests {
         let fairlane = Fairlane::open("memory:").await.unwrap();
         let (group, reporter) = (GroupId::new("g").unwrap(), Reporter::start(false));
         let weight = |weight| GroupPatch { weight: Weight::new(weight).ok(), ..GroupPatch::default() };
-        let stored = async |is_start| {
-            set_group(&fairlane, &group, &weight(3), is_start, &reporter).await.unwrap();
+        let mut known = KnownSettings::default();
+        let stored = async |known: Option<&mut KnownSettings>| {
+            set_group(&fairlane, &group, &weight(3), known, &reporter).await.unwrap();
             let view = fairlane.group(&group).view().await.unwrap();
             view.expect("the group has settings").settings.weight.get()
         };
-        assert_eq!(stored(false).await, 3, "an empty store gets the settings of the file");
+        assert_eq!(stored(Some(&mut known)).await, 3, "an empty store gets the settings of the file");
         fairlane.group(&group).weight(7).apply().await.unwrap();
-        assert_eq!(stored(false).await, 7, "what an operator has stored stays after an outage");
-        assert_eq!(stored(true).await, 3, "at startup the file wins");
+        assert_eq!(stored(Some(&mut known)).await, 7, "what an operator has stored stays after an outage");
+        assert_eq!(stored(None).await, 3, "at startup the file wins");
         reporter.finish().await;
     }
 

@@ -83,7 +83,7 @@ standing_query! {
 /// Lists the first members
 ///
 /// Of the current season, of a window or of a closed season. With `behind`, the page begins later. A
-/// window without events is an empty page.
+/// window without events is an empty page; one that the board does not have is refused.
 #[utoipa::path(
     get,
     path = "/api/rankings/{board}/top",
