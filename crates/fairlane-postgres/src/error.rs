@@ -62,7 +62,7 @@ fn cure(error: &dyn DatabaseError) -> Option<&'static str> {
         "26000" | "42P05" => {
             Some("name a direct address for producers, or upgrade PgBouncer to 1.21 or newer")
         }
-        "23514" => Some("a job needs a group and a type, both strings"),
+        "23514" => Some("a job needs a group and a type, both strings; a group or id has at most 128 bytes"),
         "57014" => {
             Some("run `fairlane outbox migrate` if it was not run with this version, or look for locks")
         }

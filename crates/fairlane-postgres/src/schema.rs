@@ -3,20 +3,25 @@
 //! A step runs in one transaction under a lock that ends with it, so that it works behind PgBouncer
 //! and any number of processes may migrate concurrently. Steps are never changed, only added.
 
+use fairlane_core::limits::NAME_BYTES_MAX;
 use sqlx::PgPool;
 
 use crate::error::Error;
 use crate::sql::{LOCKS, sql};
 
 /// The steps, in order.
-const STEPS: [&str; 6] = [
+const STEPS: [&str; 7] = [
     include_str!("schema/001_outbox_and_mirror.sql"),
     include_str!("schema/002_functions.sql"),
     include_str!("schema/003_failed_jobs.sql"),
     include_str!("schema/004_cheaper_statements.sql"),
     include_str!("schema/005_steady_plans.sql"),
     include_str!("schema/006_fewer_steps.sql"),
+    include_str!("schema/007_no_row_stops_others.sql"),
 ];
+
+// The functions of the steps compare names with this number.
+const _: () = assert!(NAME_BYTES_MAX == 128);
 
 /// The number of the migration lock among the advisory locks of the outbox.
 const MIGRATION_LOCK: i32 = -1;

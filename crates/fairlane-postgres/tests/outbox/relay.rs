@@ -205,3 +205,33 @@ async fn moving_a_batch_reads_no_other_rows_of_a_large_shard() {
     assert!((100..1000).contains(&read), "{read} rows were read to move 100 of 5,000");
     assert_eq!(setup.postgres.sql("SELECT count(*) FROM fairlane_outbox"), "4900");
 }
+
+/// Rows that an older version accepted, whose names no index can hold, stop no other group.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_with_a_name_of_any_length_stops_no_other_group_of_its_shard() {
+    let setup = Setup::new().await;
+    let long = "SELECT string_agg(md5(n::text), '') FROM generate_series(1, 200) AS n";
+    let shard = setup.postgres.sql(&format!("SELECT hashtext(({long})) & 15"));
+    let good = setup.postgres.sql(&format!(
+        "SELECT 'g' || n FROM generate_series(1, 200) AS n WHERE hashtext('g' || n) & 15 = {shard} LIMIT 1"
+    ));
+    setup.postgres.sql(&format!(
+        "ALTER TABLE fairlane_outbox DISABLE TRIGGER fairlane_outbox_prepare; \
+         INSERT INTO fairlane_outbox (shard, job) VALUES \
+         ({shard}, jsonb_build_object('group', '{good}', 'type', 'mail', 'id', ({long}), 'payload', 1)), \
+         ({shard}, jsonb_build_object('group', ({long}), 'type', 'mail', 'id', 'x', 'payload', 1)); \
+         ALTER TABLE fairlane_outbox ENABLE TRIGGER fairlane_outbox_prepare"
+    ));
+    setup.commit(&good, "good").await;
+    let relay = setup.relay();
+    until_async("the job of the other group is queued", async || {
+        // While the fault exists, the error repeats.
+        let _ = relay.drain().await;
+        setup.is_queued(&good, "good").await
+    })
+    .await;
+    let failed = "SELECT status, error->>'code', error->>'message' LIKE '%has at most 128 bytes%', \
+                  job->'payload' FROM fairlane_mirror WHERE id <> 'good'";
+    assert_eq!(setup.postgres.sql(failed), "FAILED|invalid_job|t|1\nFAILED|invalid_job|t|1");
+    assert_eq!(setup.postgres.sql("SELECT count(*) FROM fairlane_outbox"), "0");
+}
