@@ -18,13 +18,13 @@ use fairlane_core::limits::NOTE_BYTES_MAX;
 use fairlane_core::queue::{InspectJob, Verdict};
 use fairlane_worker::{BoxFuture, CALLBACK_TYPE};
 use serde::Serialize;
-use sqlx::{PgPool, Row};
+use sqlx::Row;
 use tokio::sync::mpsc;
 
 use crate::encoding::{error_to_json, result_from_json, result_to_json};
 use crate::error::Error;
 use crate::relay::TARGET;
-use crate::sql::sql;
+use crate::sql::{Database, sql};
 use rows::{BeginRow, StateRow, Status};
 use writer::{Refused, Write, Writer, Written};
 
@@ -67,9 +67,10 @@ SELECT type, status, attempts, result::text AS result, error::text AS error,
     (extract(epoch FROM ended_at) * 1000)::bigint AS ended_at
 FROM fairlane_jobs WHERE group_id = $1 AND id = $2 LIMIT 1";
 
-pub(crate) async fn read(pool: &PgPool, group: &str, id: &str) -> Result<Option<MirroredJob>, Error> {
-    let mut transaction = pool.begin().await?;
-    let row = sql(READ).bind(group.to_owned()).bind(id.to_owned()).fetch_optional(&mut *transaction).await?;
+pub(crate) async fn read(database: &Database, group: &str, id: &str) -> Result<Option<MirroredJob>, Error> {
+    let mut transaction = database.begin().await?;
+    let found = sql(READ).bind(group.to_owned()).bind(id.to_owned()).fetch_optional(transaction.connection());
+    let row = database.in_time(found).await?;
     transaction.commit().await?;
     let json = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
     Ok(row.map(|row| MirroredJob {
@@ -87,8 +88,8 @@ pub(crate) async fn read(pool: &PgPool, group: &str, id: &str) -> Result<Option<
 }
 
 /// Adds the mirror to a worker.
-pub(crate) fn attach(pool: PgPool, worker: Worker, fairlane: &Fairlane) -> Worker {
-    let writer = Arc::new(Writer::start(pool));
+pub(crate) fn attach(database: Database, worker: Worker, fairlane: &Fairlane) -> Worker {
+    let writer = Arc::new(Writer::start(database));
     let (syncs, requests) = mpsc::channel(SYNCS_MAX);
     tokio::spawn(sync_all(fairlane.engine().clone(), writer.clone(), requests));
     worker.middleware(Layer { writer }).on_event(move |event| {

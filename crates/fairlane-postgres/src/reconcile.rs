@@ -10,8 +10,8 @@ use std::time::Duration;
 use fairlane::{Fairlane, GroupId, JobId, JobRef, JobView};
 use fairlane_core::queue::{InspectJob, JobReceipt, NewJob};
 use serde::Serialize;
+use sqlx::Row;
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, PgPool, Row};
 use tokio::task::JoinSet;
 
 use crate::encoding::error_to_json;
@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::mirror::rows::{StateRow, Status, write_states};
 use crate::names;
 use crate::relay::parse;
-use crate::sql::{LOCKS, sql};
+use crate::sql::{Database, LOCKS, PoolTransaction, sql};
 
 /// The lock of reconcilers among the advisory locks of the outbox.
 const RECONCILE_LOCK: i32 = -2;
@@ -117,7 +117,7 @@ DELETE FROM fairlane_mirror WHERE (group_id, id) IN (
 
 /// Compares the mirror with a queue.
 pub(crate) struct Reconciler {
-    pool: PgPool,
+    database: Database,
     fairlane: Fairlane,
     settings: ReconcileSettings,
 }
@@ -134,8 +134,8 @@ struct Open {
 }
 
 impl Reconciler {
-    pub fn new(pool: PgPool, fairlane: Fairlane, settings: ReconcileSettings) -> Self {
-        Self { pool, fairlane, settings }
+    pub fn new(database: Database, fairlane: Fairlane, settings: ReconcileSettings) -> Self {
+        Self { database, fairlane, settings }
     }
 
     /// Compares all open jobs once, in the order in which they were passed on.
@@ -161,18 +161,17 @@ impl Reconciler {
 
     /// Compares a page of jobs; returns the number of its last one, `None` at the end.
     async fn page(&self, after: i64, report: &mut ReconcileReport) -> Result<Option<i64>, Error> {
-        let mut transaction = self.pool.begin().await?;
-        let lock = sql(LOCK).bind(LOCKS).bind(RECONCILE_LOCK);
-        if !lock.fetch_one(&mut *transaction).await?.get::<bool, _>("locked") {
+        let mut transaction = self.database.begin().await?;
+        let lock = sql(LOCK).bind(LOCKS).bind(RECONCILE_LOCK).fetch_one(transaction.connection());
+        if !self.database.in_time(lock).await?.get::<bool, _>("locked") {
             report.busy = true;
             transaction.rollback().await?;
             return Ok(None);
         }
         let stale_after = self.settings.stale_after.as_micros() as f64;
         let page = sql(PAGE).bind(after).bind(stale_after).bind(PAGE_ROWS);
-        let rows = page.fetch_all(&mut *transaction).await?;
+        let rows = self.database.in_time(page.fetch_all(transaction.connection())).await?;
         let Some(last) = rows.last().map(|row| row.get("number")) else {
-            // A dropped transaction is rolled back later, and would hold the lock until then.
             transaction.rollback().await?;
             return Ok(None);
         };
@@ -207,7 +206,7 @@ impl Reconciler {
     /// Repairs jobs that differ, and returns how many differed.
     async fn repair(
         &self,
-        transaction: &mut PgConnection,
+        transaction: &mut PoolTransaction,
         open: Vec<Open>,
         views: Vec<Option<JobView>>,
         report: &mut ReconcileReport,
@@ -252,7 +251,7 @@ impl Reconciler {
             }
         }
         if !states.is_empty() {
-            write_states(transaction, &states).await?;
+            self.database.in_time(write_states(transaction.connection(), &states)).await?;
         }
         Ok(differing)
     }
@@ -260,8 +259,9 @@ impl Reconciler {
     async fn remove_ended(&self, report: &mut ReconcileReport) -> Result<(), Error> {
         let retention = self.settings.retention.as_micros() as f64;
         for _ in 0..REMOVALS_MAX {
-            let mut transaction = self.pool.begin().await?;
-            let removed = sql(REMOVE).bind(retention).bind(REMOVED_ROWS).execute(&mut *transaction).await?;
+            let mut transaction = self.database.begin().await?;
+            let removal = sql(REMOVE).bind(retention).bind(REMOVED_ROWS).execute(transaction.connection());
+            let removed = self.database.in_time(removal).await?;
             transaction.commit().await?;
             report.removed += removed.rows_affected();
             if removed.rows_affected() < REMOVED_ROWS as u64 {

@@ -17,13 +17,12 @@ use std::time::{Duration, Instant};
 
 use fairlane::Fairlane;
 use fairlane_engine::{Backoff, doubled};
-use sqlx::PgPool;
 use tokio::task::JoinSet;
 
 use crate::error::Error;
 use crate::outbox::{Outbox, check_tables};
 use crate::reconcile::{ReconcileSettings, Reconciler};
-use crate::sql::WarmConnections;
+use crate::sql::{Database, WarmConnections};
 use crate::{names, status};
 pub(crate) use batch::parse;
 pub(crate) use listener::APPLICATION;
@@ -120,7 +119,7 @@ pub struct Relay {
 }
 
 struct Shared {
-    pool: PgPool,
+    database: Database,
     /// The connections that batches use.
     warm: Arc<WarmConnections>,
     fairlane: Fairlane,
@@ -160,9 +159,9 @@ impl FullGroups {
 impl Relay {
     /// A relay from this outbox to this queue.
     pub fn new(outbox: &Outbox, fairlane: &Fairlane, settings: RelaySettings) -> Self {
-        let (pool, fairlane, order) = (outbox.pool().clone(), fairlane.clone(), settings.order);
-        let (warm, full) = (WarmConnections::new(pool.clone()), Mutex::default());
-        Self { shared: Arc::new(Shared { pool, warm, fairlane, order, full }), settings }
+        let (database, fairlane, order) = (outbox.database().clone(), fairlane.clone(), settings.order);
+        let (warm, full) = (WarmConnections::new(database.clone()), Mutex::default());
+        Self { shared: Arc::new(Shared { database, warm, fairlane, order, full }), settings }
     }
 
     /// Passes rows on until `stop` completes. A database or queue that does not reply is waited
@@ -191,7 +190,7 @@ impl Relay {
     }
 
     async fn relay_forever(&self) -> Result<(), Error> {
-        let listener = Listener::start(&self.shared.pool, self.settings.listen_url.as_deref());
+        let listener = Listener::start(&self.shared.database, self.settings.listen_url.as_deref());
         let (mut backoff, mut idle) = (Backoff::default(), 0_u32);
         loop {
             let wakeup = listener.wakeup();
@@ -224,7 +223,7 @@ impl Relay {
         metrics::counter!(names::FAILURES, "cause" => cause).increment(1);
         tracing::warn!(target: TARGET, %error, "the relay could not pass jobs on; it tries again");
         match error {
-            Error::Database(sqlx::Error::Database(_)) => match check_tables(&self.shared.pool).await {
+            Error::Database(sqlx::Error::Database(_)) => match check_tables(&self.shared.database).await {
                 Err(missing @ Error::Database(sqlx::Error::Database(_))) if is_undefined(&missing) => {
                     Err(missing)
                 }
@@ -276,8 +275,8 @@ impl Relay {
 
     async fn reconcile_forever(&self) {
         let Some(interval) = self.settings.reconcile_interval else { return std::future::pending().await };
-        let (pool, fairlane) = (self.shared.pool.clone(), self.shared.fairlane.clone());
-        let mut reconciler = Reconciler::new(pool, fairlane, self.settings.reconcile.clone());
+        let (database, fairlane) = (self.shared.database.clone(), self.shared.fairlane.clone());
+        let mut reconciler = Reconciler::new(database, fairlane, self.settings.reconcile.clone());
         loop {
             tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
             match reconciler.run().await {
@@ -292,7 +291,7 @@ impl Relay {
 
     async fn observe_forever(&self) {
         loop {
-            if let Ok(status) = status::read(&self.shared.pool).await {
+            if let Ok(status) = status::read(&self.shared.database).await {
                 metrics::gauge!(names::ROWS).set(status.rows as f64);
                 metrics::gauge!(names::LAG).set(status.lag_seconds);
                 metrics::gauge!(names::HORIZON).set(status.horizon_age_seconds);

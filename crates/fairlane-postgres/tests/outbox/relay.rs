@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use fairlane::{Fairlane, Job, Settings};
-use fairlane_postgres::{Order, Relay, RelaySettings, enqueue_in};
+use fairlane::{Context, Fairlane, Job, Outcome, Settings};
+use fairlane_postgres::{Order, Outbox, Relay, RelaySettings, enqueue_in};
+use fairlane_testkit::proxy::Proxy;
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_testkit::wait::until_async;
 
@@ -234,4 +235,30 @@ async fn a_row_with_a_name_of_any_length_stops_no_other_group_of_its_shard() {
                   job->'payload' FROM fairlane_mirror WHERE id <> 'good'";
     assert_eq!(setup.postgres.sql(failed), "FAILED|invalid_job|t|1\nFAILED|invalid_job|t|1");
     assert_eq!(setup.postgres.sql("SELECT count(*) FROM fairlane_outbox"), "0");
+}
+
+/// A host that vanishes closes no connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_and_a_mirror_go_on_after_connections_that_never_reply() {
+    let setup = Setup::new().await;
+    let proxy = Proxy::start(setup.postgres.port()).await;
+    let url = setup.postgres.url().replace(&setup.postgres.port().to_string(), &proxy.port().to_string());
+    let outbox = Outbox::connect(&url).await.unwrap().reply_timeout(Duration::from_millis(500));
+    let settings =
+        RelaySettings { reconcile_interval: Some(Duration::from_millis(100)), ..Default::default() };
+    let relay = Relay::new(&outbox, &setup.fairlane, settings);
+    let running = tokio::spawn(async move { relay.run(std::future::pending()).await });
+    let worker = setup.fairlane.worker();
+    let worker = worker.process("mail", |_: serde_json::Value, _: Context| async { Outcome::done(&1) });
+    let pool = outbox.mirror(worker, &setup.fairlane).start().unwrap();
+    setup.commit("a", "before").await;
+    until_async("the first job has ended", async || setup.status("a", "before").await == "SUCCEEDED").await;
+    proxy.stall_all();
+    setup.commit("a", "after").await;
+    until_async("the second job has ended", async || setup.status("a", "after").await == "SUCCEEDED").await;
+    setup.postgres.sql("UPDATE fairlane_mirror SET ended_at = now() - interval '8 days' WHERE id = 'after'");
+    until_async("a reconciler removes its row", async || setup.status("a", "after").await == "absent").await;
+    assert!(outbox.status().await.is_ok());
+    pool.stop().await;
+    running.abort();
 }
