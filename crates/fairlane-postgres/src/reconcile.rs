@@ -93,10 +93,12 @@ impl fmt::Display for ReconcileReport {
     }
 }
 
-/// Takes the lock, and disables JIT compilation, which would take a second: a page is short
-/// whatever its estimated cost.
+/// Takes the lock, and bounds how long it is kept after this process has vanished, while it queries the
+/// queue. Disables JIT compilation, which would take a second: a page is short whatever its estimated
+/// cost.
 const LOCK: &str = "\
-SELECT pg_try_advisory_xact_lock($1, $2) AS locked, set_config('jit', 'off', true)";
+SELECT pg_try_advisory_xact_lock($1, $2) AS locked, set_config('jit', 'off', true),
+    set_config('idle_in_transaction_session_timeout', '5min', true)";
 
 const PAGE: &str = "\
 SELECT m.number, m.group_id, m.id, m.type, m.status, m.fence, m.attempts, (m.job - 'group')::text AS job,

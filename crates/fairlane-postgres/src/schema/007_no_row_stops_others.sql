@@ -65,3 +65,84 @@ EXCEPTION WHEN cardinality_violation THEN
         PERFORM fairlane_outbox_move(fairlane_outbox_move.shard, jsonb_build_array(element));
     END LOOP;
 END $$;
+
+-- Takes a shard and reads its next rows, as before. If the host of the relay vanishes, its transaction
+-- would keep the shard until TCP notices, hours later. An enqueue and its retries are shorter than the
+-- limit; if one is longer, its batch is sent again.
+CREATE OR REPLACE FUNCTION fairlane_outbox_claim(
+    after integer, in_order boolean, full_groups text[], rows_max integer, bytes_max bigint
+) RETURNS TABLE (
+    shard smallint, more boolean, waiting boolean,
+    xid text, id bigint, group_id text, job text, has_ended boolean
+) LANGUAGE plpgsql
+SET enable_bitmapscan = off SET enable_sort = off SET enable_seqscan = off SET enable_material = off
+SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    commit_mode text := set_config('synchronous_commit', 'off', true);
+    idle_limit text := set_config('idle_in_transaction_session_timeout', '5min', true);
+    candidate smallint := after;
+    taken smallint;
+BEGIN
+    more := false;
+    waiting := false;
+    LOOP
+        SELECT o.shard INTO candidate FROM fairlane_outbox o
+        WHERE o.shard > candidate ORDER BY o.shard LIMIT 1;
+        EXIT WHEN candidate IS NULL;
+        waiting := true;
+        more := taken IS NOT NULL;
+        EXIT WHEN more;
+        IF NOT in_order OR pg_try_advisory_xact_lock(1717660018, candidate) THEN
+            taken := candidate;
+        END IF;
+    END LOOP;
+    shard := taken;
+    RETURN NEXT;
+    IF taken IS NULL THEN
+        RETURN;
+    END IF;
+    IF NOT in_order THEN
+        RETURN QUERY
+        SELECT taken, false, true, o.xid::text, o.id, o.job->>'group', (o.job - 'group')::text,
+            o.created_at < now() - interval '1 minute' AND coalesce((
+                SELECT m.ended_at IS NOT NULL FROM fairlane_mirror m
+                WHERE m.group_id = o.job->>'group' AND m.id = coalesce(o.job->>'id', o.xid || '-' || o.id)
+            ), false)
+        FROM fairlane_outbox o
+        WHERE o.shard = taken AND NOT o.job->>'group' = ANY(full_groups)
+        ORDER BY o.xid, o.id LIMIT rows_max
+        FOR UPDATE OF o SKIP LOCKED;
+        RETURN;
+    END IF;
+    RETURN QUERY
+    SELECT taken, false, true, sized.xid::text, sized.id, sized.group_id, sized.job,
+        -- A row that is sent later than a minute after its commit is compared with the mirror first:
+        -- it may have been sent before, and the queue forgets the ids of ended jobs.
+        (sized.is_restored OR sized.created_at < now() - interval '1 minute') AND coalesce((
+            SELECT m.ended_at IS NOT NULL FROM fairlane_mirror m
+            WHERE m.group_id = sized.group_id AND m.id = coalesce(sized.name, sized.xid || '-' || sized.id)
+        ), false)
+    FROM (
+        SELECT picked.xid, picked.id, picked.created_at, picked.is_restored, picked.job->>'group' AS group_id,
+            picked.job->>'id' AS name, body.job,
+            sum(octet_length(body.job)) OVER (ROWS UNBOUNDED PRECEDING) - octet_length(body.job) AS bytes_before
+        FROM (
+            (SELECT o.xid, o.id, o.created_at, o.job, false AS is_restored
+            FROM fairlane_outbox o
+            WHERE o.shard = taken AND o.xid < pg_snapshot_xmin(pg_current_snapshot())
+                AND NOT o.job->>'group' = ANY(full_groups)
+            ORDER BY o.xid, o.id LIMIT rows_max)
+            UNION ALL
+            -- Rows at or above the end of the snapshot come from the dump of another server.
+            (SELECT o.xid, o.id, o.created_at, o.job, true
+            FROM fairlane_outbox o
+            WHERE o.shard = taken AND o.xid >= pg_snapshot_xmax(pg_current_snapshot())
+                AND NOT o.job->>'group' = ANY(full_groups)
+            ORDER BY o.xid, o.id LIMIT rows_max)
+            LIMIT rows_max
+        ) AS picked, LATERAL (SELECT (picked.job - 'group')::text AS job OFFSET 0) AS body
+    ) AS sized
+    WHERE sized.bytes_before < bytes_max;
+END $$;

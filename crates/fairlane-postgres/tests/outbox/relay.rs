@@ -262,3 +262,23 @@ async fn a_relay_and_a_mirror_go_on_after_connections_that_never_reply() {
     pool.stop().await;
     running.abort();
 }
+
+/// A relay whose host has vanished sends nothing more, and PostgreSQL learns of it hours later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_vanishes_after_its_claim_frees_its_shard() {
+    let setup = Setup::new().await;
+    setup.commit("a", "1").await;
+    let mut vanished = setup.outbox.begin().await.unwrap();
+    let claim = "SELECT count(*) FROM fairlane_outbox_claim(-1, true, '{}', 500, 1000000)";
+    let claim = fairlane_postgres::sqlx::query_scalar::<_, i64>(claim).fetch_one(&mut *vanished);
+    assert_eq!(claim.await.unwrap(), 2, "the shard, and its row");
+    let limit = fairlane_postgres::sqlx::query_scalar("SHOW idle_in_transaction_session_timeout");
+    let limit: String = limit.fetch_one(&mut *vanished).await.unwrap();
+    assert_eq!(limit, "5min", "the claim bounds how long its transaction may be idle");
+    assert_eq!(setup.relay().drain().await.unwrap().passed, 0, "the shard is taken");
+    let sooner = fairlane_postgres::sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 50");
+    sooner.execute(&mut *vanished).await.unwrap();
+    let relay = setup.relay();
+    until_async("another relay takes the shard", async || relay.drain().await.unwrap().passed == 1).await;
+    assert!(setup.is_queued("a", "1").await);
+}
