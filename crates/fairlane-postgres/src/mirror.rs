@@ -16,7 +16,7 @@ use std::time::Duration;
 use fairlane::{Context, Engine, Event, Fairlane, JobRef, Middleware, Next, Outcome, Problem, Worker};
 use fairlane_core::limits::NOTE_BYTES_MAX;
 use fairlane_core::queue::{InspectJob, Verdict};
-use fairlane_worker::{BoxFuture, CALLBACK_TYPE};
+use fairlane_worker::{BoxFuture, CALLBACK_TYPE, CancelReason};
 use serde::Serialize;
 use sqlx::Row;
 use tokio::sync::mpsc;
@@ -126,6 +126,9 @@ impl Middleware for Layer {
                 Err(NotWritten::Stopped) => return Outcome::Released,
             }
             let outcome = bounded(next.run(job.clone()).await);
+            if runs_again(&job, &outcome) {
+                return outcome;
+            }
             let Some(row) = end_row(&job, &outcome) else { return outcome };
             match self.write(&job, Write::State(row)).await {
                 Ok(_) => outcome,
@@ -166,6 +169,13 @@ fn begin_row(job: &Context) -> BeginRow {
         fence: job.fence().0 as i64,
         attempt: job.attempt() as i32,
     }
+}
+
+/// Whether the processor gave up because its attempt was requested to stop, and not its job. The worker
+/// then hands the job back or retries it, or its next lease runs already.
+fn runs_again(job: &Context, outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Cancelled(_))
+        && job.cancel_reason().is_some_and(|reason| reason != CancelReason::Cancelled)
 }
 
 /// The row for the end of a job; `None` if the job may continue after this outcome.

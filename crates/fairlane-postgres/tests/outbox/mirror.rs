@@ -336,3 +336,37 @@ async fn a_later_lease_is_written_to_the_disk_and_the_first_need_not_be() {
     assert!(begin(2).ends_with("on"));
     assert!(begin(1).contains(r#""ended": false"#), "an older lease is refused");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_a_stopping_worker_gives_back_is_not_failed() {
+    let setup = Setup::new().await;
+    setup.commit("a", "1").await;
+    setup.relay().drain().await.unwrap();
+    let started = Arc::new(Notify::new());
+    let begun = started.clone();
+    let worker = setup.fairlane.worker().configure(|settings| {
+        settings.shutdown_grace_period = Duration::from_millis(50);
+        settings.cancel_grace_period = Duration::from_secs(20);
+    });
+    let worker = worker.process("mail", move |_: serde_json::Value, job: Context| {
+        let begun = begun.clone();
+        async move {
+            begun.notify_one();
+            job.cancelled().await;
+            Outcome::cancelled("stopped")
+        }
+    });
+    setup.postgres.sql(
+        "CREATE TABLE ends AS SELECT status FROM fairlane_mirror LIMIT 0; \
+         CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS \
+             'BEGIN INSERT INTO ends VALUES (NEW.status); RETURN NEW; END'; \
+         CREATE TRIGGER keep AFTER UPDATE ON fairlane_mirror FOR EACH ROW EXECUTE FUNCTION keep()",
+    );
+    let pool = setup.outbox.mirror(worker, &setup.fairlane).start().unwrap();
+    started.notified().await;
+    pool.stop().await;
+    let view = setup.fairlane.job("a", "1").view().await.unwrap().unwrap();
+    assert_eq!(view.state, fairlane::JobState::Pending, "the worker hands the job back");
+    until_async("the job is queued again", async || setup.status("a", "1").await == "QUEUED").await;
+    assert_eq!(setup.postgres.sql("SELECT string_agg(status, ' ') FROM ends"), "RUNNING QUEUED");
+}
