@@ -222,7 +222,9 @@ impl Reconciler {
                 }
                 (Some(state), _) if open.is_running => {
                     report.requeued += 1;
-                    states.push(state);
+                    // The queue knows the fence that was settled last, which is older than a lease that
+                    // was lost.
+                    states.push(StateRow { fence: state.fence.max(open.fence), ..state });
                 }
                 (_, Some(_)) => {}
                 (_, None) => match open.refill().await {

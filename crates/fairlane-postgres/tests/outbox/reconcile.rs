@@ -51,6 +51,7 @@ async fn an_end_that_no_worker_wrote_is_copied_from_the_queue() {
     assert_eq!((report.ended, report.requeued, report.lost, report.refilled), (1, 1, 1, 0), "{report}");
     assert_eq!(setup.status("a", "cancelled").await, "FAILED");
     assert_eq!(setup.status("a", "waits").await, "QUEUED");
+    assert_eq!(setup.status("a", "runs").await, "QUEUED");
     let lost = setup.outbox.job("a", "direct").await.unwrap().unwrap();
     assert_eq!((lost.status.as_str(), lost.error.unwrap()["code"].as_str()), ("FAILED", Some("lost")));
 }
