@@ -4,11 +4,13 @@
 //! have ended jobs that no worker ended: cancelled ones, and those that lost too many leases. One
 //! process at a time compares; its transaction locks no rows while it queries the queue.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
 use fairlane::{Fairlane, GroupId, JobId, JobRef, JobView};
 use fairlane_core::queue::{InspectJob, JobReceipt, NewJob};
+use fairlane_engine::EngineError;
 use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -18,7 +20,7 @@ use crate::encoding::error_to_json;
 use crate::error::Error;
 use crate::mirror::rows::{StateRow, Status, write_states};
 use crate::names;
-use crate::relay::parse;
+use crate::relay::{FAILED_GROUPS_MAX, TARGET, parse};
 use crate::sql::{Database, LOCKS, PoolTransaction, sql};
 
 /// The lock of reconcilers among the advisory locks of the outbox.
@@ -57,7 +59,7 @@ pub struct ReconcileReport {
     pub checked: u64,
     /// Jobs that the queue had lost, and that were enqueued again.
     pub refilled: u64,
-    /// Jobs that the queue has no room for at the moment.
+    /// Jobs that the queue has no room for at the moment, or fails to take.
     pub refused: u64,
     /// Jobs whose end was copied from the queue.
     pub ended: u64,
@@ -143,9 +145,13 @@ impl Reconciler {
     /// Compares all open jobs once, in the order in which they were passed on.
     pub async fn run(&mut self) -> Result<ReconcileReport, Error> {
         let (mut report, mut after) = (ReconcileReport::default(), 0);
-        while let Some(last) = self.page(after, &mut report).await? {
-            after = last;
-        }
+        let compared = loop {
+            match self.page(after, &mut report).await {
+                Ok(Some(last)) => after = last,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
         if !report.busy {
             self.remove_ended(&mut report).await?;
         }
@@ -158,7 +164,7 @@ impl Reconciler {
         ] {
             metrics::counter!(names::RECONCILED, "action" => action).increment(count);
         }
-        Ok(report)
+        compared.map(|()| report)
     }
 
     /// Compares a page of jobs; returns the number of its last one, `None` at the end.
@@ -179,8 +185,8 @@ impl Reconciler {
         };
         let open: Vec<Open> = rows.iter().filter_map(open).collect();
         report.checked += rows.len() as u64;
-        let views = self.inspect(&open).await?;
-        let repaired = self.repair(&mut transaction, open, views, report).await?;
+        let compared = self.inspect(open).await?;
+        let repaired = self.repair(&mut transaction, compared, report).await?;
         transaction.commit().await?;
         if repaired == 0 {
             tokio::time::sleep(PAUSE_PER_JOB * rows.len() as u32).await;
@@ -188,8 +194,10 @@ impl Reconciler {
         Ok(Some(last))
     }
 
-    async fn inspect(&self, open: &[Open]) -> Result<Vec<Option<JobView>>, Error> {
-        let mut views: Vec<Option<JobView>> = open.iter().map(|_| None).collect();
+    /// Reads jobs from the queue. One that the queue cannot read is left out.
+    async fn inspect(&self, open: Vec<Open>) -> Result<Vec<(Open, Option<JobView>)>, Error> {
+        let mut views: Vec<Option<Result<Option<JobView>, EngineError>>> =
+            open.iter().map(|_| None).collect();
         let (mut next, mut running) = (0, JoinSet::new());
         loop {
             while running.len() < INSPECTIONS_AT_ONCE && next < open.len() {
@@ -198,23 +206,35 @@ impl Reconciler {
                 next += 1;
             }
             match running.join_next().await {
-                None => return Ok(views),
-                Some(Ok((at, view))) => views[at] = view?,
+                None => break,
+                Some(Ok((_, Err(error)))) if error.is_retryable() => return Err(error.into()),
+                Some(Ok((at, view))) => views[at] = Some(view),
                 Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
             }
         }
+        let mut compared = Vec::with_capacity(open.len());
+        for (open, view) in open.into_iter().zip(views) {
+            match view {
+                Some(Ok(view)) => compared.push((open, view)),
+                Some(Err(error)) => {
+                    let JobRef { group, id } = &open.job;
+                    tracing::warn!(target: TARGET, %group, job = %id, %error, "the queue cannot read a job");
+                }
+                None => {}
+            }
+        }
+        Ok(compared)
     }
 
     /// Repairs jobs that differ, and returns how many differed.
     async fn repair(
         &self,
         transaction: &mut PoolTransaction,
-        open: Vec<Open>,
-        views: Vec<Option<JobView>>,
+        compared: Vec<(Open, Option<JobView>)>,
         report: &mut ReconcileReport,
     ) -> Result<u64, Error> {
         let (mut states, mut missing) = (Vec::new(), Vec::new());
-        for (open, view) in open.into_iter().zip(views) {
+        for (open, view) in compared {
             match (view.as_ref().and_then(StateRow::of_view), view) {
                 (Some(state), _) if state.status != Status::Queued => {
                     report.ended += 1;
@@ -244,9 +264,9 @@ impl Reconciler {
         let jobs: Vec<NewJob> = missing.iter().map(|(job, _)| job.clone()).collect();
         let differing = (states.len() + jobs.len()) as u64;
         if !jobs.is_empty() {
-            let receipts = self.fairlane.engine().enqueue_all(jobs).await?.receipts;
+            let receipts = self.enqueue(jobs).await?;
             for ((_, open), receipt) in missing.into_iter().zip(receipts) {
-                if matches!(receipt, JobReceipt::Refused { .. }) {
+                if matches!(receipt, None | Some(JobReceipt::Refused { .. })) {
                     report.refused += 1;
                 } else {
                     report.refilled += 1;
@@ -258,6 +278,37 @@ impl Reconciler {
             self.database.in_time(write_states(transaction.connection(), &states)).await?;
         }
         Ok(differing)
+    }
+
+    /// Enqueues jobs; there is no receipt for those of a group that the queue fails to take.
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Option<JobReceipt>>, Error> {
+        let engine = self.fairlane.engine();
+        if let Ok(enqueued) = engine.enqueue_all(jobs.clone()).await {
+            return Ok(enqueued.receipts.into_iter().map(Some).collect());
+        }
+        let mut receipts: Vec<Option<JobReceipt>> = jobs.iter().map(|_| None).collect();
+        let mut groups: HashMap<GroupId, Vec<usize>> = HashMap::new();
+        for (at, job) in jobs.iter().enumerate() {
+            groups.entry(job.job.group.clone()).or_default().push(at);
+        }
+        let mut failures = 0;
+        for (group, places) in groups {
+            match engine.enqueue_all(places.iter().map(|at| jobs[*at].clone())).await {
+                Ok(enqueued) => {
+                    failures = 0;
+                    places
+                        .into_iter()
+                        .zip(enqueued.receipts)
+                        .for_each(|(at, receipt)| receipts[at] = Some(receipt));
+                }
+                Err(error) if failures >= FAILED_GROUPS_MAX => return Err(error.into()),
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!(target: TARGET, %group, %error, "the queue fails to take jobs of a group again");
+                }
+            }
+        }
+        Ok(receipts)
     }
 
     async fn remove_ended(&self, report: &mut ReconcileReport) -> Result<(), Error> {

@@ -27,6 +27,7 @@ use crate::{names, status};
 pub(crate) use batch::parse;
 pub(crate) use listener::APPLICATION;
 use listener::Listener;
+pub(crate) use send::FAILED_GROUPS_MAX;
 
 /// The channel of notifications of commits.
 pub(crate) const CHANNEL: &str = "fairlane_outbox";
@@ -43,6 +44,8 @@ const HELD_POLL_MIN: Duration = Duration::from_millis(2);
 const FIRST: i16 = -1;
 /// Number of shards that one relay works on concurrently.
 const SHARDS_AT_ONCE: usize = 4;
+/// Number of shards that fail before a pass ends.
+const FAILED_SHARDS_MAX: usize = 4;
 /// How often the gauges are updated.
 const GAUGES_INTERVAL: Duration = Duration::from_secs(5);
 /// Most groups that are remembered as full; the rows of further ones are tried in every pass.
@@ -93,7 +96,7 @@ pub struct Relayed {
     pub passed: u64,
     /// Rows that can never be enqueued; the mirror marks them as failed.
     pub failed: u64,
-    /// Rows of groups that are full; they stay in the outbox.
+    /// Rows of groups that are full or that the queue fails to take; they stay in the outbox.
     pub kept: u64,
     /// Whether rows wait for an open transaction, or for another relay.
     pub held: bool,
@@ -240,11 +243,13 @@ impl Relay {
         if self.shared.full().is_queue_full() {
             return Ok(all);
         }
-        let (mut after, mut running, mut error) = (Some(FIRST), JoinSet::new(), None);
+        let (mut after, mut running) = (Some(FIRST), JoinSet::new());
+        // A shard that fails does not keep others from being passed on, until several have failed.
+        let (mut error, mut failures) = (None, 0);
         loop {
             let full_groups = self.shared.full().groups();
             while running.len() < SHARDS_AT_ONCE
-                && error.is_none()
+                && failures < FAILED_SHARDS_MAX
                 && let Some(last) = after
             {
                 match batch::claim(&self.shared.warm, last, self.shared.order, &full_groups).await {
@@ -255,7 +260,7 @@ impl Relay {
                             running.spawn(pass_shard(self.shared.clone(), shard));
                         }
                     }
-                    Err(failed) => error = Some(failed),
+                    Err(failed) => (error, failures) = (Some(failed), FAILED_SHARDS_MAX),
                 }
             }
             match running.join_next().await {
@@ -266,7 +271,7 @@ impl Relay {
                         after.get_or_insert(FIRST);
                     }
                 }
-                Some(Ok(Err(failed))) => error = Some(failed),
+                Some(Ok(Err(failed))) => (error, failures) = (Some(failed), failures + 1),
                 Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
             }
         }

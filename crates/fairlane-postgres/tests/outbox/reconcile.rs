@@ -79,3 +79,41 @@ async fn ended_rows_expire_and_open_ones_never_do() {
         "waits young"
     );
 }
+
+/// One job that the queue cannot read ends neither the pass nor the removal of ended rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_the_queue_cannot_read_ends_no_pass() {
+    use fairlane_core::queue::Command;
+    for is_outage in [false, true] {
+        let hooks = fairlane_engine::Hooks::default().submit(move |inner, command| {
+            Box::pin(async move {
+                let reason = "its row is damaged".to_owned();
+                match command.queue() {
+                    Some(Command::InspectJob(inspect)) if inspect.job.id.to_string() == "bad" => {
+                        match is_outage {
+                            true => Err(fairlane::EngineError::Unavailable { engine: "test", reason }),
+                            false => Err(fairlane::EngineError::Broken { reason }),
+                        }
+                    }
+                    _ => inner.submit(command).await,
+                }
+            })
+        });
+        let inner = Fairlane::open("memory:").await.unwrap().engine().clone();
+        let setup = Setup::with_queue(Fairlane::from_engine(fairlane_engine::layer(inner, hooks))).await;
+        for id in ["bad", "good"] {
+            setup.commit("a", id).await;
+        }
+        setup.relay().drain().await.unwrap();
+        setup.postgres.sql(
+            "UPDATE fairlane_mirror SET status = 'RUNNING'; \
+             INSERT INTO fairlane_mirror (group_id, id, type, status, ended_at) \
+             VALUES ('a', 'old', 'mail', 'SUCCEEDED', now() - interval '8 days')",
+        );
+        let report = setup.outbox.reconcile(&setup.fairlane, at_once()).await;
+        assert_eq!(report.is_err(), is_outage, "{report:?}");
+        let expected = if is_outage { "bad RUNNING, good RUNNING" } else { "bad RUNNING, good QUEUED" };
+        let states = "SELECT string_agg(id || ' ' || status, ', ' ORDER BY id) FROM fairlane_mirror";
+        assert_eq!(setup.postgres.sql(states), expected);
+    }
+}

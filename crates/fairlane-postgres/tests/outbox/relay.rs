@@ -282,3 +282,58 @@ async fn a_relay_that_vanishes_after_its_claim_frees_its_shard() {
     until_async("another relay takes the shard", async || relay.drain().await.unwrap().passed == 1).await;
     assert!(setup.is_queued("a", "1").await);
 }
+
+/// A queue that fails every enqueue into the group `bad`, with an error that names a remedy or that
+/// asks to repeat the command.
+async fn queue_that_fails_a_group(bad: &str, error: fairlane::EngineError) -> Fairlane {
+    let inner = Fairlane::open("memory:").await.expect("a queue in memory").engine().clone();
+    let bad = bad.to_owned();
+    let error = std::sync::Arc::new(error);
+    let hooks = fairlane_engine::Hooks::default().submit(move |inner, command| {
+        let is_bad = match command.queue() {
+            Some(fairlane_core::queue::Command::Enqueue(enqueue)) => {
+                enqueue.jobs.iter().any(|new| new.job.group.to_string() == bad)
+            }
+            _ => false,
+        };
+        let error = error.clone();
+        Box::pin(async move {
+            match &*error {
+                _ if !is_bad => inner.submit(command).await,
+                fairlane::EngineError::Unavailable { engine, reason } => {
+                    Err(fairlane::EngineError::Unavailable { engine, reason: reason.clone() })
+                }
+                other => Err(fairlane::EngineError::Refused { reason: other.to_string() }),
+            }
+        })
+    });
+    Fairlane::from_engine(fairlane_engine::layer(inner, hooks))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_the_queue_cannot_take_holds_up_no_other_group_of_its_shard() {
+    let refused = fairlane::EngineError::Refused { reason: "another key".to_owned() };
+    let unavailable = fairlane::EngineError::Unavailable {
+        engine: "redis",
+        reason: "the group is half written".to_owned(),
+    };
+    for error in [refused, unavailable] {
+        let setup = Setup::with_queue(queue_that_fails_a_group("g1", error).await).await;
+        let other = setup.postgres.sql(
+            "SELECT 'h' || n FROM generate_series(1, 200) AS n \
+             WHERE hashtext('h' || n) & 15 = hashtext('g1') & 15 LIMIT 1",
+        );
+        setup.commit("g1", "1").await;
+        setup.commit(&other, "1").await;
+        setup.commit("g1", "2").await;
+        let relay = setup.relay();
+        until_async("the job of the other group is queued", async || {
+            let _ = relay.drain().await;
+            setup.is_queued(&other, "1").await
+        })
+        .await;
+        let kept =
+            "SELECT string_agg((job->>'group') || (job->>'id'), ' ' ORDER BY xid, id) FROM fairlane_outbox";
+        assert_eq!(setup.postgres.sql(kept), "g11 g12");
+    }
+}
