@@ -2,15 +2,15 @@
 //!
 //! The queue may have lost jobs: a Redis without persistence was restarted or flushed. It may also
 //! have ended jobs that no worker ended: cancelled ones, and those that lost too many leases. One
-//! process at a time compares; its transaction locks no rows while it queries the queue.
+//! process at a time compares a page; its transaction locks no rows while it queries the queue.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairlane::{Fairlane, GroupId, JobId, JobRef, JobView};
 use fairlane_core::queue::{InspectJob, JobReceipt, NewJob};
-use fairlane_engine::EngineError;
+use fairlane_engine::{Backoff, EngineError};
 use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -34,8 +34,12 @@ const INSPECTIONS_AT_ONCE: usize = 16;
 const PAUSE_PER_JOB: Duration = Duration::from_micros(500);
 /// Number of ended jobs that one statement removes.
 const REMOVED_ROWS: i64 = 1000;
-/// Most such statements in one pass.
-const REMOVALS_MAX: usize = 100;
+/// The longest time for which one pass removes jobs. The next pass continues.
+const REMOVE_TIME_MAX: Duration = Duration::from_secs(60);
+/// The pauses before the lock is requested again: another process has it for one page.
+const LOCK_BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(200));
+/// The longest wait for the lock.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// How the mirror and the queue are compared.
 #[derive(Debug, Clone)]
@@ -70,7 +74,7 @@ pub struct ReconcileReport {
     pub lost: u64,
     /// Ended jobs that were removed after their retention.
     pub removed: u64,
-    /// Whether another process compares at the moment; then nothing was done.
+    /// Whether another process compares at the moment; then the rest was not compared.
     pub busy: bool,
 }
 
@@ -83,7 +87,7 @@ impl ReconcileReport {
 
 impl fmt::Display for ReconcileReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.busy {
+        if self.busy && self.checked == 0 {
             return f.write_str("another process reconciles at the moment");
         }
         let Self { checked, refilled, refused, ended, requeued, lost, removed, .. } = self;
@@ -113,17 +117,32 @@ FROM fairlane_mirror m
 WHERE m.ended_at IS NULL AND m.number > $1 AND m.touched_at < now() - $2 * interval '1 microsecond'
 ORDER BY m.number LIMIT $3";
 
+/// Processes that remove rows at the same time remove different ones.
 const REMOVE: &str = "\
-DELETE FROM fairlane_mirror WHERE (group_id, id) IN (
-    SELECT group_id, id FROM fairlane_mirror
-    WHERE ended_at < now() - $1 * interval '1 microsecond' ORDER BY ended_at LIMIT $2
-)";
+WITH removed AS (
+    DELETE FROM fairlane_mirror WHERE (group_id, id) IN (
+        SELECT group_id, id FROM fairlane_mirror
+        WHERE ended_at < now() - $1 * interval '1 microsecond' AND ended_at >= $3::timestamptz
+        ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED
+    ) RETURNING ended_at
+)
+SELECT count(*) AS removed, max(ended_at)::text AS newest FROM removed";
 
 /// Compares the mirror with a queue.
 pub(crate) struct Reconciler {
     database: Database,
     fairlane: Fairlane,
     settings: ReconcileSettings,
+}
+
+/// The result of comparing a page.
+enum Page {
+    /// Its jobs were compared, up to this number.
+    Compared { last: i64 },
+    /// There are no more jobs.
+    End,
+    /// Another process has the lock.
+    Busy,
 }
 
 /// An open job of the mirror.
@@ -142,19 +161,12 @@ impl Reconciler {
         Self { database, fairlane, settings }
     }
 
-    /// Compares all open jobs once, in the order in which they were passed on.
+    /// Compares all open jobs once, in the order in which they were passed on, and removes ended ones,
+    /// also if the queue does not reply.
     pub async fn run(&mut self) -> Result<ReconcileReport, Error> {
-        let (mut report, mut after) = (ReconcileReport::default(), 0);
-        let compared = loop {
-            match self.page(after, &mut report).await {
-                Ok(Some(last)) => after = last,
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
-            }
-        };
-        if !report.busy {
-            self.remove_ended(&mut report).await?;
-        }
+        let mut report = ReconcileReport::default();
+        let compared = self.compare_all(&mut report).await;
+        let removed = self.remove_ended(&mut report).await;
         for (action, count) in [
             ("refilled", report.refilled),
             ("ended", report.ended),
@@ -164,24 +176,43 @@ impl Reconciler {
         ] {
             metrics::counter!(names::RECONCILED, "action" => action).increment(count);
         }
-        compared.map(|()| report)
+        compared.and(removed).map(|()| report)
     }
 
-    /// Compares a page of jobs; returns the number of its last one, `None` at the end.
-    async fn page(&self, after: i64, report: &mut ReconcileReport) -> Result<Option<i64>, Error> {
+    /// Compares page by page. Another process may have the lock between two pages; it has it for one
+    /// page, so it is waited for. Only one that has it at the start makes this pass unnecessary.
+    async fn compare_all(&self, report: &mut ReconcileReport) -> Result<(), Error> {
+        let (mut after, mut backoff, mut busy_since) = (0, LOCK_BACKOFF, None);
+        loop {
+            match self.page(after, report).await? {
+                Page::Compared { last } => (after, backoff, busy_since) = (last, LOCK_BACKOFF, None),
+                Page::End => return Ok(()),
+                Page::Busy => {
+                    let since = *busy_since.get_or_insert_with(Instant::now);
+                    if after == 0 || since.elapsed() > LOCK_WAIT_MAX {
+                        report.busy = true;
+                        return Ok(());
+                    }
+                    backoff.sleep().await;
+                }
+            }
+        }
+    }
+
+    /// Compares the jobs after this number.
+    async fn page(&self, after: i64, report: &mut ReconcileReport) -> Result<Page, Error> {
         let mut transaction = self.database.begin().await?;
         let lock = sql(LOCK).bind(LOCKS).bind(RECONCILE_LOCK).fetch_one(transaction.connection());
         if !self.database.in_time(lock).await?.get::<bool, _>("locked") {
-            report.busy = true;
             transaction.rollback().await?;
-            return Ok(None);
+            return Ok(Page::Busy);
         }
         let stale_after = self.settings.stale_after.as_micros() as f64;
         let page = sql(PAGE).bind(after).bind(stale_after).bind(PAGE_ROWS);
         let rows = self.database.in_time(page.fetch_all(transaction.connection())).await?;
         let Some(last) = rows.last().map(|row| row.get("number")) else {
             transaction.rollback().await?;
-            return Ok(None);
+            return Ok(Page::End);
         };
         let open: Vec<Open> = rows.iter().filter_map(open).collect();
         report.checked += rows.len() as u64;
@@ -191,7 +222,7 @@ impl Reconciler {
         if repaired == 0 {
             tokio::time::sleep(PAUSE_PER_JOB * rows.len() as u32).await;
         }
-        Ok(Some(last))
+        Ok(Page::Compared { last })
     }
 
     /// Reads jobs from the queue. One that the queue cannot read is left out.
@@ -311,17 +342,23 @@ impl Reconciler {
         Ok(receipts)
     }
 
+    /// Removes jobs whose retention is over, oldest first. Each statement begins where the last one ended:
+    /// the index still has the rows that it removed.
     async fn remove_ended(&self, report: &mut ReconcileReport) -> Result<(), Error> {
         let retention = self.settings.retention.as_micros() as f64;
-        for _ in 0..REMOVALS_MAX {
+        let (began, mut newest) = (Instant::now(), "-infinity".to_owned());
+        while began.elapsed() < REMOVE_TIME_MAX {
             let mut transaction = self.database.begin().await?;
-            let removal = sql(REMOVE).bind(retention).bind(REMOVED_ROWS).execute(transaction.connection());
-            let removed = self.database.in_time(removal).await?;
+            let removal = sql(REMOVE).bind(retention).bind(REMOVED_ROWS).bind(&newest);
+            let row = self.database.in_time(removal.fetch_one(transaction.connection())).await?;
             transaction.commit().await?;
-            report.removed += removed.rows_affected();
-            if removed.rows_affected() < REMOVED_ROWS as u64 {
+            let removed: i64 = row.get("removed");
+            report.removed += removed as u64;
+            if removed < REMOVED_ROWS {
                 break;
             }
+            newest = row.get("newest");
+            tokio::task::yield_now().await;
         }
         Ok(())
     }
