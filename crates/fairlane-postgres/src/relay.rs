@@ -332,7 +332,10 @@ impl Relayed {
 async fn pass_shard(shared: Arc<Shared>, shard: batch::Shard) -> Result<(Relayed, bool), Error> {
     let (rows, is_full) = (shard.rows().await, shard.is_full());
     let sent = send::send(&shared.fairlane, &rows).await?;
-    let relayed = shard.commit(&rows, &sent.ends).await?;
+    let (relayed, conflicts) = shard.commit(&rows, &sent.ends).await?;
+    if !conflicts.is_empty() {
+        send::withdraw(&shared.fairlane, conflicts).await;
+    }
     for (result, count) in [("passed", relayed.passed), ("failed", relayed.failed)] {
         metrics::counter!(names::RELAYED, "result" => result).increment(count);
     }

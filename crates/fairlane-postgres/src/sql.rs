@@ -206,11 +206,11 @@ impl BareTransaction {
         Ok((transaction, rows))
     }
 
-    /// Runs these statements, the last of which is COMMIT or ROLLBACK.
-    pub async fn end(mut self, statements: &str) -> Result<(), Error> {
-        self.run(statements.to_owned()).await?;
+    /// Runs these statements, the last of which is COMMIT or ROLLBACK; returns their rows.
+    pub async fn end(mut self, statements: &str) -> Result<Vec<PgRow>, Error> {
+        let rows = self.run(statements.to_owned()).await?;
         self.give_back();
-        Ok(())
+        Ok(rows)
     }
 
     async fn new(warm: &Arc<WarmConnections>) -> Result<Self, Error> {

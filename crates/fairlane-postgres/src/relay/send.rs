@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use fairlane::{Fairlane, Refusal};
+use fairlane::{Fairlane, JobRef, Refusal};
 use fairlane_core::limits::ENQUEUE_JOBS_MAX;
-use fairlane_core::queue::{Enqueue, JobReceipt, NewJob};
+use fairlane_core::queue::{CancelJob, Enqueue, JobReceipt, NewJob};
 use fairlane_engine::{EngineError, by_group};
 
 use super::TARGET;
@@ -75,6 +75,15 @@ pub(super) async fn send(fairlane: &Fairlane, rows: &[OutboxRow]) -> Result<Sent
         sending.step(&step).await;
     }
     sending.end()
+}
+
+/// Cancels jobs that the queue has taken and that are recorded as conflicts. If this fails, a job whose
+/// id belongs to a success is settled by that success, and one of a failure runs in its place.
+pub(super) async fn withdraw(fairlane: &Fairlane, jobs: HashSet<JobRef>) {
+    let jobs = jobs.into_iter().collect();
+    if let Err(error) = fairlane.engine().call(CancelJob { jobs }).await {
+        tracing::warn!(target: TARGET, %error, "jobs with the ids of ended jobs could not be cancelled");
+    }
 }
 
 /// A job and the position of its row.

@@ -26,10 +26,17 @@ BEGIN
         CONSTRAINT = 'fairlane_outbox_job_names_its_group_and_type';
 END $$;
 
--- Moves rows from the outbox to the mirror, as before. A row that an older version has accepted may
--- have names of any length. Such a job can never be enqueued: it is recorded with the beginning of
--- its group, and under the name of its row if its id is too long.
-CREATE OR REPLACE FUNCTION fairlane_outbox_move(shard smallint, done jsonb) RETURNS void LANGUAGE plpgsql
+-- Moves rows from the outbox to the mirror, as before, and returns those whose ids the mirror knows as
+-- ended jobs with another type or payload; null for none.
+--
+-- A row that an older version has accepted may have names of any length. Such a job can never be
+-- enqueued: it is recorded with the beginning of its group, and under the name of its row if its id is
+-- too long.
+--
+-- The statement for a batch of new jobs compares nothing. It counts the rows that it has written, and
+-- if some are missing, the mirror has their ids: then all of it is undone, and the rows are compared.
+DROP FUNCTION fairlane_outbox_move(smallint, jsonb);
+CREATE FUNCTION fairlane_outbox_move(shard smallint, done jsonb) RETURNS jsonb LANGUAGE plpgsql
 SET enable_bitmapscan = off SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off
 SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
@@ -39,7 +46,9 @@ DECLARE
     first_id bigint := (done->0->>'id')::bigint;
     last_xid xid8 := (done->-1->>'xid')::xid8;
     last_id bigint := (done->-1->>'id')::bigint;
+    written integer;
     element jsonb;
+    conflicts jsonb := '[]';
 BEGIN
     WITH gone AS (
         DELETE FROM fairlane_outbox o
@@ -59,11 +68,87 @@ BEGIN
         job, error, created_at, CASE WHEN error IS NOT NULL THEN now() END
     FROM gone
     ON CONFLICT (group_id, id) DO UPDATE SET job = EXCLUDED.job, queued_at = EXCLUDED.queued_at
-    WHERE m.job IS NULL;
-EXCEPTION WHEN cardinality_violation THEN
-    FOR element IN SELECT jsonb_array_elements(done) LOOP
-        PERFORM fairlane_outbox_move(fairlane_outbox_move.shard, jsonb_build_array(element));
-    END LOOP;
+    WHERE m.job IS NULL AND EXCLUDED.error IS NULL;
+    GET DIAGNOSTICS written = ROW_COUNT;
+    IF written < jsonb_array_length(done) THEN
+        RAISE SQLSTATE 'FL001' USING MESSAGE = 'the mirror has ids of this batch';
+    END IF;
+    RETURN NULL;
+EXCEPTION
+    WHEN SQLSTATE 'FL001' THEN
+        RETURN fairlane_outbox_move_known(fairlane_outbox_move.shard, done);
+    WHEN cardinality_violation THEN
+        FOR element IN SELECT jsonb_array_elements(done) LOOP
+            conflicts := conflicts || coalesce(
+                fairlane_outbox_move(fairlane_outbox_move.shard, jsonb_build_array(element)), '[]'
+            );
+        END LOOP;
+        RETURN nullif(conflicts, '[]');
+END $$;
+
+-- Moves rows of which the mirror has ids. The id of an ended job stays its own for as long as the
+-- mirror has the job, also after the queue has forgotten it: another job of this id is recorded as a
+-- conflict, under the name of its row, and so is a job that can never be enqueued. An equal job is a
+-- repetition and changes nothing. A job that could not be enqueued gives its id up.
+CREATE FUNCTION fairlane_outbox_move_known(shard smallint, done jsonb) RETURNS jsonb LANGUAGE plpgsql
+SET enable_bitmapscan = off SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off
+SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    first_xid xid8 := (done->0->>'xid')::xid8;
+    first_id bigint := (done->0->>'id')::bigint;
+    last_xid xid8 := (done->-1->>'xid')::xid8;
+    last_id bigint := (done->-1->>'id')::bigint;
+    conflicts jsonb;
+BEGIN
+    WITH gone AS (
+        DELETE FROM fairlane_outbox o
+        USING jsonb_to_recordset(done) AS moved(xid xid8, id bigint, error jsonb, name text)
+        WHERE o.shard = fairlane_outbox_move_known.shard
+            AND (o.xid, o.id) >= (first_xid, first_id) AND (o.xid, o.id) <= (last_xid, last_id)
+            AND o.xid = moved.xid AND o.id = moved.id
+        RETURNING o.xid, o.id, o.job, o.created_at, moved.error, left(o.job->>'group', 128) AS group_id,
+            coalesce(
+                moved.name,
+                CASE WHEN moved.error IS NULL OR octet_length(o.job->>'id') <= 128 THEN o.job->>'id' END,
+                o.xid || '-' || o.id
+            ) AS name
+    ), compared AS (
+        SELECT gone.*, coalesce((
+            SELECT CASE
+                WHEN gone.error IS NOT NULL THEN m.job IS DISTINCT FROM gone.job
+                WHEN m.fence = 0 AND m.error->>'code' = 'invalid_job' THEN false
+                ELSE m.ended_at IS NOT NULL AND (
+                    m.job->'type', coalesce(m.job->'payload', 'null'), m.job->'payload_base64'
+                ) IS DISTINCT FROM (
+                    gone.job->'type', coalesce(gone.job->'payload', 'null'), gone.job->'payload_base64'
+                ) AND m.job IS NOT NULL
+            END
+            FROM fairlane_mirror m WHERE m.group_id = gone.group_id AND m.id = gone.name
+        ), false) AS differs
+        FROM gone
+    ), written AS (
+        INSERT INTO fairlane_mirror AS m (group_id, id, type, status, job, error, queued_at, ended_at)
+        SELECT group_id, CASE WHEN differs THEN xid || '-' || id ELSE name END, job->>'type',
+            CASE WHEN error IS NULL AND NOT differs THEN 'QUEUED' ELSE 'FAILED' END, job,
+            CASE WHEN differs THEN coalesce(error, jsonb_build_object(
+                'code', 'conflict', 'message', 'job ' || name || ' of this group has ended with another type or payload'
+            )) ELSE error END,
+            created_at, CASE WHEN error IS NOT NULL OR differs THEN now() END
+        FROM compared
+        ON CONFLICT (group_id, id) DO UPDATE
+        SET job = EXCLUDED.job, queued_at = EXCLUDED.queued_at,
+            type = CASE WHEN m.job IS NULL THEN m.type ELSE EXCLUDED.type END,
+            status = CASE WHEN m.job IS NULL THEN m.status ELSE EXCLUDED.status END,
+            error = CASE WHEN m.job IS NULL THEN m.error END,
+            ended_at = CASE WHEN m.job IS NULL THEN m.ended_at END
+        WHERE EXCLUDED.error IS NULL
+            AND (m.job IS NULL OR m.fence = 0 AND m.error->>'code' = 'invalid_job')
+    )
+    SELECT jsonb_agg(jsonb_build_object('xid', xid::text, 'id', id)) INTO conflicts
+    FROM compared WHERE differs AND error IS NULL;
+    RETURN conflicts;
 END $$;
 
 -- Takes a shard and reads its next rows, as before. If the host of the relay vanishes, its transaction

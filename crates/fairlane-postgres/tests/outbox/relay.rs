@@ -337,3 +337,66 @@ async fn a_group_that_the_queue_cannot_take_holds_up_no_other_group_of_its_shard
         assert_eq!(setup.postgres.sql(kept), "g11 g12");
     }
 }
+
+/// The queue forgets the ids of ended jobs sooner than the mirror does.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_of_an_ended_job_is_not_taken_for_another_job() {
+    let setup = Setup::new().await;
+    let ended = |id: &str, status: &str| {
+        setup.postgres.sql(&format!(
+            "INSERT INTO fairlane_mirror (group_id, id, type, status, job, result, ended_at) VALUES ('a', '{id}', \
+             'mail', '{status}', '{{\"group\": \"a\", \"id\": \"{id}\", \"type\": \"mail\", \"payload\": 1}}', '7', now())"
+        ));
+    };
+    let add = |id: &str, payload: &str| {
+        let enqueue = format!("SELECT fairlane_enqueue('a', 'mail', '{id}', '{payload}')");
+        setup.postgres.sql(&enqueue);
+    };
+    let jobs = "SELECT status, job->'payload', error->>'code' FROM fairlane_mirror \
+                ORDER BY job->>'id', job->'payload', number";
+    let relay = setup.relay();
+    for late in [false, true] {
+        ended("failed", "FAILED");
+        ended("report", "SUCCEEDED");
+        ended("same", "SUCCEEDED");
+        add("failed", "2");
+        add("report", "2");
+        add("same", "1");
+        add("other", "3");
+        if late {
+            setup.postgres.sql("UPDATE fairlane_outbox SET created_at = now() - interval '2 minutes'");
+        }
+        let relayed = relay.drain().await.unwrap();
+        assert_eq!((relayed.passed, relayed.failed), (2, 2), "late: {late}");
+        assert_eq!(
+            setup.postgres.sql(jobs),
+            "FAILED|1|\nFAILED|2|conflict\nQUEUED|3|\nSUCCEEDED|1|\nFAILED|2|conflict\nSUCCEEDED|1|"
+        );
+        let named = "SELECT count(*) FROM fairlane_mirror WHERE error->>'code' = 'conflict' AND id ~ '^[0-9]+-[0-9]+$'";
+        assert_eq!(setup.postgres.sql(named), "2");
+        let view = setup.fairlane.job("a", "failed").view().await.unwrap();
+        assert!(view.is_none_or(|view| view.state == fairlane::JobState::Cancelled), "it does not run");
+        setup.postgres.sql("TRUNCATE fairlane_mirror");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invalid_job_gives_its_id_up_to_a_valid_one() {
+    let setup = Setup::new().await;
+    let add = |cost: u32, payload: u32| {
+        let options = format!("{{\"cost\": {cost}}}");
+        let enqueue = format!("SELECT fairlane_enqueue('a', 'mail', '1', '{payload}', '{options}')");
+        setup.postgres.sql(&enqueue);
+    };
+    let relay = setup.relay();
+    add(0, 1);
+    assert_eq!(relay.drain().await.unwrap().failed, 1);
+    assert_eq!(setup.status("a", "1").await, "FAILED");
+    add(1, 2);
+    assert_eq!(relay.drain().await.unwrap().passed, 1);
+    assert_eq!(setup.status("a", "1").await, "QUEUED");
+    add(0, 3);
+    assert_eq!(relay.drain().await.unwrap().failed, 1);
+    let jobs = "SELECT status, job->'payload', error->>'code' FROM fairlane_mirror ORDER BY number";
+    assert_eq!(setup.postgres.sql(jobs), "QUEUED|2|\nFAILED|3|invalid_job");
+}
