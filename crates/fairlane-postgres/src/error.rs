@@ -22,6 +22,12 @@ pub enum Error {
         /// Number of migration steps that this version knows.
         known: usize,
     },
+    /// A migration found the tables in use until it gave up.
+    #[error("the tables are in use by other transactions: {holders}; end them and migrate again")]
+    TablesInUse {
+        /// The oldest of these transactions: process, user, application, state and statement.
+        holders: String,
+    },
 }
 
 impl From<fairlane::EngineError> for Error {

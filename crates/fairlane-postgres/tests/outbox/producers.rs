@@ -203,3 +203,28 @@ async fn a_group_or_id_that_no_queue_accepts_is_refused_by_the_insert() {
     insert.execute(setup.outbox.pool()).await.unwrap();
     assert_eq!(setup.relay().drain().await.unwrap().passed, 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_migration_that_waits_for_a_transaction_holds_up_no_producer() {
+    let setup = Setup::with_schema(&[
+        include_str!("../../src/schema/001_outbox_and_mirror.sql"),
+        include_str!("../../src/schema/002_functions.sql"),
+        include_str!("../../src/schema/003_failed_jobs.sql"),
+    ])
+    .await;
+    let mut open = setup.outbox.begin().await.unwrap();
+    enqueue_in(&mut open, Job::new("a", "mail", &1).id("open")).await.unwrap();
+    let outbox = setup.outbox.clone();
+    let migration = tokio::spawn(async move { outbox.migrate().await });
+    fairlane_testkit::wait::until("the migration waits for a lock", || {
+        setup.postgres.sql("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation IS NOT NULL") == "1"
+    })
+    .await;
+    setup.postgres.sql(
+        "SET statement_timeout = '5s'; \
+         INSERT INTO fairlane_outbox (job) VALUES ('{\"group\": \"a\", \"type\": \"mail\", \"id\": \"other\"}')",
+    );
+    open.commit().await.unwrap();
+    assert!(migration.await.unwrap().unwrap() >= 3);
+    assert_eq!(setup.relay().drain().await.unwrap().passed, 2);
+}
