@@ -400,3 +400,19 @@ async fn an_invalid_job_gives_its_id_up_to_a_valid_one() {
     let jobs = "SELECT status, job->'payload', error->>'code' FROM fairlane_mirror ORDER BY number";
     assert_eq!(setup.postgres.sql(jobs), "QUEUED|2|\nFAILED|3|invalid_job");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_ends_at_its_bytes_in_either_order() {
+    let setup = Setup::new().await;
+    setup.postgres.sql(
+        "INSERT INTO fairlane_outbox (job) SELECT jsonb_build_object('group', 'a', 'type', 'mail', \
+         'payload', repeat('x', 512 * 1024)) FROM generate_series(1, 300)",
+    );
+    for in_order in [true, false] {
+        let claimed = format!(
+            "SELECT sum(octet_length(job)) / (1024 * 1024) \
+             FROM fairlane_outbox_claim(-1, {in_order}, '{{}}', 500, 8 * 1024 * 1024)"
+        );
+        assert_eq!(setup.postgres.sql(&claimed), "8", "in order: {in_order}");
+    }
+}
