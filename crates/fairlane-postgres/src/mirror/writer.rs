@@ -132,12 +132,13 @@ async fn write_batch(warm: &Arc<WarmConnections>, batch: Vec<Request>) {
     }
 }
 
-/// Whether the database refused the statement. Errors of connections, resources and deadlocks, and
-/// of servers that start or stop, are not refusals.
+/// Whether the database refused the statement because of the job. Errors of connections, resources and
+/// deadlocks, of servers that start or stop, and of a missing right or migration are not refusals: the
+/// same job can be written later.
 fn is_refusal(error: &Error) -> bool {
     let Error::Database(sqlx::Error::Database(database)) = error else { return false };
     let code = database.code().unwrap_or_default();
-    !["08", "25", "40", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class))
+    !["08", "25", "40", "42", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class))
 }
 
 async fn try_write(warm: &Arc<WarmConnections>, batch: &[Request]) -> Result<Vec<Written>, Error> {

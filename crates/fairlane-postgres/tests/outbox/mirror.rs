@@ -370,3 +370,38 @@ async fn a_job_that_a_stopping_worker_gives_back_is_not_failed() {
     until_async("the job is queued again", async || setup.status("a", "1").await == "QUEUED").await;
     assert_eq!(setup.postgres.sql("SELECT string_agg(status, ' ') FROM ends"), "RUNNING QUEUED");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_waits_for_a_missing_right_and_loses_no_attempt() {
+    let setup = Setup::new().await;
+    setup
+        .postgres
+        .sql("CREATE ROLE worker LOGIN; GRANT SELECT ON fairlane_outbox, fairlane_mirror TO worker");
+    setup.commit("a", "1").await;
+    setup.relay().drain().await.unwrap();
+    let url = setup.postgres.url().replace("postgres@", "worker@");
+    let outbox = fairlane_postgres::Outbox::connect(&url).await.unwrap();
+    let (events, attempts) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (settled, run) = (events.clone(), attempts.clone());
+    let worker = setup.fairlane.worker().configure(quick).process(
+        "mail",
+        move |_: serde_json::Value, job: Context| {
+            run.fetch_add(job.attempt() as usize, Ordering::SeqCst);
+            async { Outcome::done(&1) }
+        },
+    );
+    let worker = worker.on_event(move |event| {
+        if let fairlane::Event::Settled { .. } = event {
+            settled.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let pool = outbox.mirror(worker, &setup.fairlane).start().unwrap();
+    until("the database has denied a write", || {
+        events.load(Ordering::SeqCst) > 0 || setup.postgres.log().matches("permission denied").count() >= 3
+    })
+    .await;
+    setup.postgres.sql("GRANT INSERT, UPDATE ON fairlane_mirror TO worker");
+    until_async("the job has ended", async || setup.status("a", "1").await == "SUCCEEDED").await;
+    assert_eq!(attempts.load(Ordering::SeqCst), 1, "the first attempt ran, and no other");
+    pool.stop().await;
+}
