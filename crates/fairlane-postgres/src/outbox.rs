@@ -173,7 +173,10 @@ pub(crate) fn connect_options(url: &str) -> Result<PgConnectOptions, Error> {
 
 /// Whether the tables exist and are as new as this version.
 pub(crate) async fn check_tables(database: &Database) -> Result<(), Error> {
-    let newest = "SELECT 'fairlane_outbox_claim'::regproc FROM fairlane_outbox, fairlane_mirror LIMIT 0";
+    // A function of the newest step is named with its arguments: an older one may have the same name.
+    let newest = "SELECT 'fairlane_outbox_claim'::regproc, \
+                      'fairlane_outbox_move_known(smallint, jsonb)'::regprocedure \
+                  FROM fairlane_outbox, fairlane_mirror LIMIT 0";
     let mut transaction = database.begin().await?;
     database.in_time(sqlx::raw_sql(newest).execute(transaction.connection())).await?;
     transaction.commit().await

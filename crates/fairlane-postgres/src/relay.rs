@@ -227,9 +227,7 @@ impl Relay {
         tracing::warn!(target: TARGET, %error, "the relay could not pass jobs on; it tries again");
         match error {
             Error::Database(sqlx::Error::Database(_)) => match check_tables(&self.shared.database).await {
-                Err(missing @ Error::Database(sqlx::Error::Database(_))) if is_undefined(&missing) => {
-                    Err(missing)
-                }
+                Err(missing) if is_undefined(&missing) => Err(missing),
                 _ => Ok(()),
             },
             _ => Ok(()),

@@ -177,7 +177,9 @@ impl Shard {
             return Ok((relayed, HashSet::new()));
         }
         let done = json_literal(&Value::Array(done));
-        let end = format!("SELECT fairlane_outbox_move({}::smallint, {done})::text; COMMIT", self.number);
+        // The operator turns JSON into text, and is undefined for the function of older tables.
+        let end =
+            format!("SELECT fairlane_outbox_move({}::smallint, {done}) #>> '{{}}'; COMMIT", self.number);
         let found = self.transaction.end(&end).await?;
         let conflicts = conflicts(found.first())?;
         relayed.passed -= conflicts.len() as u64;

@@ -228,3 +228,26 @@ async fn a_migration_that_waits_for_a_transaction_holds_up_no_producer() {
     assert!(migration.await.unwrap().unwrap() >= 3);
     assert_eq!(setup.relay().drain().await.unwrap().passed, 2);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_is_newer_than_the_tables_ends_and_asks_for_their_migration() {
+    let mut steps = vec![
+        include_str!("../../src/schema/001_outbox_and_mirror.sql"),
+        include_str!("../../src/schema/002_functions.sql"),
+        include_str!("../../src/schema/003_failed_jobs.sql"),
+        include_str!("../../src/schema/004_cheaper_statements.sql"),
+        include_str!("../../src/schema/005_steady_plans.sql"),
+    ];
+    for older in 0..2 {
+        let setup = Setup::with_schema(&steps).await;
+        setup.commit("a", "1").await;
+        let relay = setup.relay();
+        let running = relay.run(std::future::pending());
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(20), running).await;
+        let error = ended.expect("the relay ends").unwrap_err().to_string();
+        assert!(error.contains("run `fairlane outbox migrate`"), "{older}: {error}");
+        setup.outbox.migrate().await.unwrap();
+        assert_eq!(setup.relay().drain().await.unwrap().passed, 1, "its jobs are still there");
+        steps.push(include_str!("../../src/schema/006_fewer_steps.sql"));
+    }
+}
