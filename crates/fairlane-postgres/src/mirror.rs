@@ -13,8 +13,7 @@ mod writer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane::{Context, Engine, Event, Fairlane, JobRef, Middleware, Next, Outcome, Problem, Worker};
-use fairlane_core::limits::NOTE_BYTES_MAX;
+use fairlane::{Context, Engine, Event, Fairlane, JobRef, Middleware, Next, Outcome, Worker};
 use fairlane_core::queue::{InspectJob, Verdict};
 use fairlane_worker::{BoxFuture, CALLBACK_TYPE, CancelReason};
 use serde::Serialize;
@@ -125,7 +124,8 @@ impl Middleware for Layer {
                 Err(NotWritten::Refused(error)) => return Outcome::retry("mirror", error.0),
                 Err(NotWritten::Stopped) => return Outcome::Released,
             }
-            let outcome = bounded(next.run(job.clone()).await);
+            // As the worker settles it, so that queue and database agree.
+            let outcome = next.run(job.clone()).await.bounded();
             if runs_again(&job, &outcome) {
                 return outcome;
             }
@@ -190,18 +190,6 @@ fn end_row(job: &Context, outcome: &Outcome) -> Option<StateRow> {
     let (fence, attempts) = (job.fence().0 as i64, job.attempt() as i32);
     let (job, job_type) = (job.job().clone(), job.type_id().to_string());
     Some(StateRow { job, job_type, fence, attempts, status, result, error })
-}
-
-/// Turns a result that is too large for the queue into a failure, so that queue and database agree.
-fn bounded(outcome: Outcome) -> Outcome {
-    match outcome {
-        Outcome::Done { result } if result.len() > NOTE_BYTES_MAX => Outcome::failed(
-            "result_too_large",
-            format!("its result has {} bytes, the limit is {NOTE_BYTES_MAX}", result.len()),
-        ),
-        Outcome::Failed(Problem { code, message }) => Outcome::failed(code, message),
-        other => other,
-    }
 }
 
 /// Copies the state of jobs after attempts that did not end them: the queue decides whether a job

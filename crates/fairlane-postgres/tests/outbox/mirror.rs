@@ -405,3 +405,23 @@ async fn a_job_waits_for_a_missing_right_and_loses_no_attempt() {
     assert_eq!(attempts.load(Ordering::SeqCst), 1, "the first attempt ran, and no other");
     pool.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_is_too_large_fails_in_the_database_as_in_the_queue() {
+    let setup = Setup::new().await;
+    setup.commit("a", "1").await;
+    setup.relay().drain().await.unwrap();
+    let worker = setup.fairlane.worker().process("mail", |_: serde_json::Value, _: Context| async {
+        Outcome::done(&"x".repeat(fairlane_core::limits::NOTE_BYTES_MAX))
+    });
+    let pool = setup.outbox.mirror(worker, &setup.fairlane).start().unwrap();
+    until_async("the job has ended in the queue", async || {
+        let view = setup.fairlane.job("a", "1").view().await.unwrap().unwrap();
+        view.state == fairlane::JobState::Failed
+    })
+    .await;
+    let error = setup.outbox.job("a", "1").await.unwrap().unwrap().error.unwrap();
+    assert_eq!(error["code"], "result_too_large");
+    assert!(error["message"].as_str().unwrap().contains("store it elsewhere"), "{error}");
+    pool.stop().await;
+}
