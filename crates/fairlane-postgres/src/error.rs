@@ -22,6 +22,12 @@ pub enum Error {
         /// Number of migration steps that this version knows.
         known: usize,
     },
+    /// A migration found the tables in use until it gave up.
+    #[error("the tables are in use by other transactions: {holders}; end them and migrate again")]
+    TablesInUse {
+        /// The oldest of these transactions: process, user, application, state and statement.
+        holders: String,
+    },
 }
 
 impl From<fairlane::EngineError> for Error {
@@ -62,7 +68,7 @@ fn cure(error: &dyn DatabaseError) -> Option<&'static str> {
         "26000" | "42P05" => {
             Some("name a direct address for producers, or upgrade PgBouncer to 1.21 or newer")
         }
-        "23514" => Some("a job needs a group and a type, both strings"),
+        "23514" => Some("a job needs a group and a type, both strings; a group or id has at most 128 bytes"),
         "57014" => {
             Some("run `fairlane outbox migrate` if it was not run with this version, or look for locks")
         }

@@ -13,18 +13,17 @@ mod writer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane::{Context, Engine, Event, Fairlane, JobRef, Middleware, Next, Outcome, Problem, Worker};
-use fairlane_core::limits::NOTE_BYTES_MAX;
+use fairlane::{Context, Engine, Event, Fairlane, JobRef, Middleware, Next, Outcome, Worker};
 use fairlane_core::queue::{InspectJob, Verdict};
-use fairlane_worker::{BoxFuture, CALLBACK_TYPE};
+use fairlane_worker::{BoxFuture, CALLBACK_TYPE, CancelReason};
 use serde::Serialize;
-use sqlx::{PgPool, Row};
+use sqlx::Row;
 use tokio::sync::mpsc;
 
 use crate::encoding::{error_to_json, result_from_json, result_to_json};
 use crate::error::Error;
 use crate::relay::TARGET;
-use crate::sql::sql;
+use crate::sql::{Database, sql};
 use rows::{BeginRow, StateRow, Status};
 use writer::{Refused, Write, Writer, Written};
 
@@ -67,9 +66,10 @@ SELECT type, status, attempts, result::text AS result, error::text AS error,
     (extract(epoch FROM ended_at) * 1000)::bigint AS ended_at
 FROM fairlane_jobs WHERE group_id = $1 AND id = $2 LIMIT 1";
 
-pub(crate) async fn read(pool: &PgPool, group: &str, id: &str) -> Result<Option<MirroredJob>, Error> {
-    let mut transaction = pool.begin().await?;
-    let row = sql(READ).bind(group.to_owned()).bind(id.to_owned()).fetch_optional(&mut *transaction).await?;
+pub(crate) async fn read(database: &Database, group: &str, id: &str) -> Result<Option<MirroredJob>, Error> {
+    let mut transaction = database.begin().await?;
+    let found = sql(READ).bind(group.to_owned()).bind(id.to_owned()).fetch_optional(transaction.connection());
+    let row = database.in_time(found).await?;
     transaction.commit().await?;
     let json = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
     Ok(row.map(|row| MirroredJob {
@@ -87,8 +87,8 @@ pub(crate) async fn read(pool: &PgPool, group: &str, id: &str) -> Result<Option<
 }
 
 /// Adds the mirror to a worker.
-pub(crate) fn attach(pool: PgPool, worker: Worker, fairlane: &Fairlane) -> Worker {
-    let writer = Arc::new(Writer::start(pool));
+pub(crate) fn attach(database: Database, worker: Worker, fairlane: &Fairlane) -> Worker {
+    let writer = Arc::new(Writer::start(database));
     let (syncs, requests) = mpsc::channel(SYNCS_MAX);
     tokio::spawn(sync_all(fairlane.engine().clone(), writer.clone(), requests));
     worker.middleware(Layer { writer }).on_event(move |event| {
@@ -124,7 +124,11 @@ impl Middleware for Layer {
                 Err(NotWritten::Refused(error)) => return Outcome::retry("mirror", error.0),
                 Err(NotWritten::Stopped) => return Outcome::Released,
             }
-            let outcome = bounded(next.run(job.clone()).await);
+            // As the worker settles it, so that queue and database agree.
+            let outcome = next.run(job.clone()).await.bounded();
+            if runs_again(&job, &outcome) {
+                return outcome;
+            }
             let Some(row) = end_row(&job, &outcome) else { return outcome };
             match self.write(&job, Write::State(row)).await {
                 Ok(_) => outcome,
@@ -167,6 +171,13 @@ fn begin_row(job: &Context) -> BeginRow {
     }
 }
 
+/// Whether the processor gave up because its attempt was requested to stop, and not its job. The worker
+/// then hands the job back or retries it, or its next lease runs already.
+fn runs_again(job: &Context, outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Cancelled(_))
+        && job.cancel_reason().is_some_and(|reason| reason != CancelReason::Cancelled)
+}
+
 /// The row for the end of a job; `None` if the job may continue after this outcome.
 fn end_row(job: &Context, outcome: &Outcome) -> Option<StateRow> {
     let (status, result, error) = match outcome {
@@ -179,18 +190,6 @@ fn end_row(job: &Context, outcome: &Outcome) -> Option<StateRow> {
     let (fence, attempts) = (job.fence().0 as i64, job.attempt() as i32);
     let (job, job_type) = (job.job().clone(), job.type_id().to_string());
     Some(StateRow { job, job_type, fence, attempts, status, result, error })
-}
-
-/// Turns a result that is too large for the queue into a failure, so that queue and database agree.
-fn bounded(outcome: Outcome) -> Outcome {
-    match outcome {
-        Outcome::Done { result } if result.len() > NOTE_BYTES_MAX => Outcome::failed(
-            "result_too_large",
-            format!("its result has {} bytes, the limit is {NOTE_BYTES_MAX}", result.len()),
-        ),
-        Outcome::Failed(Problem { code, message }) => Outcome::failed(code, message),
-        other => other,
-    }
 }
 
 /// Copies the state of jobs after attempts that did not end them: the queue decides whether a job

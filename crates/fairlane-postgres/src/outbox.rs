@@ -14,8 +14,8 @@ use crate::mirror::{self, MirroredJob};
 use crate::poke::Poker;
 use crate::reconcile::{ReconcileReport, ReconcileSettings, Reconciler};
 use crate::relay::NOTIFY;
-use crate::schema;
-use crate::status;
+use crate::sql::{Database, REPLY_TIMEOUT};
+use crate::{schema, status};
 
 /// Most connections of a pool that [`Outbox::connect`] makes.
 const CONNECTIONS_MAX: u32 = 10;
@@ -39,7 +39,7 @@ pub enum Notify {
 /// A PostgreSQL database with an outbox. Clones share their connections.
 #[derive(Clone)]
 pub struct Outbox {
-    pool: PgPool,
+    database: Database,
     poker: Arc<Poker>,
     notify: Notify,
 }
@@ -61,7 +61,8 @@ impl Outbox {
     /// An outbox in the database of an application's own pool.
     pub fn from_pool(pool: PgPool) -> Self {
         let poker = Arc::new(Poker::start((*pool.connect_options()).clone()));
-        Self { pool, poker, notify: Notify::default() }
+        let database = Database { pool, reply_timeout: REPLY_TIMEOUT };
+        Self { database, poker, notify: Notify::default() }
     }
 
     /// The same outbox, whose commits notify relays in this way.
@@ -70,19 +71,30 @@ impl Outbox {
         Self { notify, ..self }
     }
 
+    /// The same outbox, whose relays and mirrors wait this long for the reply to a statement: 30 s by
+    /// default. Then they close the connection and repeat the statement on another one.
+    #[must_use]
+    pub fn reply_timeout(self, reply_timeout: Duration) -> Self {
+        Self { database: Database { reply_timeout, ..self.database }, ..self }
+    }
+
     /// The pool of connections.
     pub fn pool(&self) -> &PgPool {
-        &self.pool
+        &self.database.pool
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
     }
 
     /// Makes the tables, or brings them up to date; returns the number of steps that were missing.
     pub async fn migrate(&self) -> Result<usize, Error> {
-        schema::migrate(&self.pool).await
+        schema::migrate(self.pool()).await
     }
 
     /// Begins a transaction.
     pub async fn begin(&self) -> Result<Transaction<'static, Postgres>, Error> {
-        Ok(self.pool.begin().await?)
+        Ok(self.pool().begin().await?)
     }
 
     /// Commits a transaction and notifies relays, as [`notify`](Self::notify) says: by default after
@@ -110,12 +122,12 @@ impl Outbox {
     /// the database before it is settled in the queue, and only by the youngest lease. While the
     /// database does not reply, attempts wait, and their jobs are released when they time out.
     pub fn mirror(&self, worker: Worker, fairlane: &Fairlane) -> Worker {
-        mirror::attach(self.pool.clone(), worker, fairlane)
+        mirror::attach(self.database.clone(), worker, fairlane)
     }
 
     /// The state of a job; `None` if no transaction has committed it, or its retention is over.
     pub async fn job(&self, group: &str, id: &str) -> Result<Option<MirroredJob>, Error> {
-        mirror::read(&self.pool, group, id).await
+        mirror::read(&self.database, group, id).await
     }
 
     /// Compares open jobs of the mirror with the queue once, and repairs what differs.
@@ -124,22 +136,22 @@ impl Outbox {
         fairlane: &Fairlane,
         settings: ReconcileSettings,
     ) -> Result<ReconcileReport, Error> {
-        Reconciler::new(self.pool.clone(), fairlane.clone(), settings).run().await
+        Reconciler::new(self.database.clone(), fairlane.clone(), settings).run().await
     }
 
     /// Jobs that wait in the outbox.
     pub async fn status(&self) -> Result<OutboxStatus, Error> {
-        status::read(&self.pool).await
+        status::read(&self.database).await
     }
 
     /// The transactions that keep committed jobs from being passed on, oldest first.
     pub async fn horizon_holders(&self) -> Result<Vec<HorizonHolder>, Error> {
-        status::horizon_holders(&self.pool).await
+        status::horizon_holders(&self.database).await
     }
 
     /// Closes all connections.
     pub async fn close(&self) {
-        self.pool.close().await;
+        self.pool().close().await;
     }
 }
 
@@ -160,8 +172,12 @@ pub(crate) fn connect_options(url: &str) -> Result<PgConnectOptions, Error> {
 }
 
 /// Whether the tables exist and are as new as this version.
-pub(crate) async fn check_tables(pool: &PgPool) -> Result<(), Error> {
-    let newest = "SELECT 'fairlane_outbox_claim'::regproc FROM fairlane_outbox, fairlane_mirror LIMIT 0";
-    sqlx::raw_sql(newest).execute(pool).await?;
-    Ok(())
+pub(crate) async fn check_tables(database: &Database) -> Result<(), Error> {
+    // A function of the newest step is named with its arguments: an older one may have the same name.
+    let newest = "SELECT 'fairlane_outbox_claim'::regproc, \
+                      'fairlane_outbox_move_known(smallint, jsonb)'::regprocedure \
+                  FROM fairlane_outbox, fairlane_mirror LIMIT 0";
+    let mut transaction = database.begin().await?;
+    database.in_time(sqlx::raw_sql(newest).execute(transaction.connection())).await?;
+    transaction.commit().await
 }

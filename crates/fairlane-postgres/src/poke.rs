@@ -10,6 +10,7 @@ use sqlx::{ConnectOptions, PgConnection, postgres::PgConnectOptions};
 use tokio::sync::mpsc;
 
 use crate::relay::NOTIFY;
+use crate::sql::{REPLY_TIMEOUT, in_time};
 
 /// The shortest time between two messages.
 const POKE_INTERVAL: Duration = Duration::from_millis(5);
@@ -40,7 +41,7 @@ impl Poker {
 async fn send(options: PgConnectOptions, mut requests: mpsc::Receiver<()>) {
     let mut connection = None;
     while requests.recv().await.is_some() {
-        let sent = notify(&options, &mut connection).await;
+        let sent = in_time(REPLY_TIMEOUT, notify(&options, &mut connection)).await;
         if let Err(error) = &sent {
             tracing::debug!(%error, "relays were not notified of a commit; they find it by polling");
             connection = None;

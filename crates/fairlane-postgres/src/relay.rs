@@ -17,17 +17,17 @@ use std::time::{Duration, Instant};
 
 use fairlane::Fairlane;
 use fairlane_engine::{Backoff, doubled};
-use sqlx::PgPool;
 use tokio::task::JoinSet;
 
 use crate::error::Error;
 use crate::outbox::{Outbox, check_tables};
 use crate::reconcile::{ReconcileSettings, Reconciler};
-use crate::sql::WarmConnections;
+use crate::sql::{Database, WarmConnections};
 use crate::{names, status};
 pub(crate) use batch::parse;
 pub(crate) use listener::APPLICATION;
 use listener::Listener;
+pub(crate) use send::FAILED_GROUPS_MAX;
 
 /// The channel of notifications of commits.
 pub(crate) const CHANNEL: &str = "fairlane_outbox";
@@ -44,6 +44,8 @@ const HELD_POLL_MIN: Duration = Duration::from_millis(2);
 const FIRST: i16 = -1;
 /// Number of shards that one relay works on concurrently.
 const SHARDS_AT_ONCE: usize = 4;
+/// Number of shards that fail before a pass ends.
+const FAILED_SHARDS_MAX: usize = 4;
 /// How often the gauges are updated.
 const GAUGES_INTERVAL: Duration = Duration::from_secs(5);
 /// Most groups that are remembered as full; the rows of further ones are tried in every pass.
@@ -94,7 +96,7 @@ pub struct Relayed {
     pub passed: u64,
     /// Rows that can never be enqueued; the mirror marks them as failed.
     pub failed: u64,
-    /// Rows of groups that are full; they stay in the outbox.
+    /// Rows of groups that are full or that the queue fails to take; they stay in the outbox.
     pub kept: u64,
     /// Whether rows wait for an open transaction, or for another relay.
     pub held: bool,
@@ -120,7 +122,7 @@ pub struct Relay {
 }
 
 struct Shared {
-    pool: PgPool,
+    database: Database,
     /// The connections that batches use.
     warm: Arc<WarmConnections>,
     fairlane: Fairlane,
@@ -160,9 +162,9 @@ impl FullGroups {
 impl Relay {
     /// A relay from this outbox to this queue.
     pub fn new(outbox: &Outbox, fairlane: &Fairlane, settings: RelaySettings) -> Self {
-        let (pool, fairlane, order) = (outbox.pool().clone(), fairlane.clone(), settings.order);
-        let (warm, full) = (WarmConnections::new(pool.clone()), Mutex::default());
-        Self { shared: Arc::new(Shared { pool, warm, fairlane, order, full }), settings }
+        let (database, fairlane, order) = (outbox.database().clone(), fairlane.clone(), settings.order);
+        let (warm, full) = (WarmConnections::new(database.clone()), Mutex::default());
+        Self { shared: Arc::new(Shared { database, warm, fairlane, order, full }), settings }
     }
 
     /// Passes rows on until `stop` completes. A database or queue that does not reply is waited
@@ -191,7 +193,7 @@ impl Relay {
     }
 
     async fn relay_forever(&self) -> Result<(), Error> {
-        let listener = Listener::start(&self.shared.pool, self.settings.listen_url.as_deref());
+        let listener = Listener::start(&self.shared.database, self.settings.listen_url.as_deref());
         let (mut backoff, mut idle) = (Backoff::default(), 0_u32);
         loop {
             let wakeup = listener.wakeup();
@@ -224,10 +226,8 @@ impl Relay {
         metrics::counter!(names::FAILURES, "cause" => cause).increment(1);
         tracing::warn!(target: TARGET, %error, "the relay could not pass jobs on; it tries again");
         match error {
-            Error::Database(sqlx::Error::Database(_)) => match check_tables(&self.shared.pool).await {
-                Err(missing @ Error::Database(sqlx::Error::Database(_))) if is_undefined(&missing) => {
-                    Err(missing)
-                }
+            Error::Database(sqlx::Error::Database(_)) => match check_tables(&self.shared.database).await {
+                Err(missing) if is_undefined(&missing) => Err(missing),
                 _ => Ok(()),
             },
             _ => Ok(()),
@@ -241,11 +241,13 @@ impl Relay {
         if self.shared.full().is_queue_full() {
             return Ok(all);
         }
-        let (mut after, mut running, mut error) = (Some(FIRST), JoinSet::new(), None);
+        let (mut after, mut running) = (Some(FIRST), JoinSet::new());
+        // A shard that fails does not keep others from being passed on, until several have failed.
+        let (mut error, mut failures) = (None, 0);
         loop {
             let full_groups = self.shared.full().groups();
             while running.len() < SHARDS_AT_ONCE
-                && error.is_none()
+                && failures < FAILED_SHARDS_MAX
                 && let Some(last) = after
             {
                 match batch::claim(&self.shared.warm, last, self.shared.order, &full_groups).await {
@@ -256,7 +258,7 @@ impl Relay {
                             running.spawn(pass_shard(self.shared.clone(), shard));
                         }
                     }
-                    Err(failed) => error = Some(failed),
+                    Err(failed) => (error, failures) = (Some(failed), FAILED_SHARDS_MAX),
                 }
             }
             match running.join_next().await {
@@ -267,7 +269,7 @@ impl Relay {
                         after.get_or_insert(FIRST);
                     }
                 }
-                Some(Ok(Err(failed))) => error = Some(failed),
+                Some(Ok(Err(failed))) => (error, failures) = (Some(failed), failures + 1),
                 Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
             }
         }
@@ -276,8 +278,8 @@ impl Relay {
 
     async fn reconcile_forever(&self) {
         let Some(interval) = self.settings.reconcile_interval else { return std::future::pending().await };
-        let (pool, fairlane) = (self.shared.pool.clone(), self.shared.fairlane.clone());
-        let mut reconciler = Reconciler::new(pool, fairlane, self.settings.reconcile.clone());
+        let (database, fairlane) = (self.shared.database.clone(), self.shared.fairlane.clone());
+        let mut reconciler = Reconciler::new(database, fairlane, self.settings.reconcile.clone());
         loop {
             tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
             match reconciler.run().await {
@@ -292,7 +294,7 @@ impl Relay {
 
     async fn observe_forever(&self) {
         loop {
-            if let Ok(status) = status::read(&self.shared.pool).await {
+            if let Ok(status) = status::read(&self.shared.database).await {
                 metrics::gauge!(names::ROWS).set(status.rows as f64);
                 metrics::gauge!(names::LAG).set(status.lag_seconds);
                 metrics::gauge!(names::HORIZON).set(status.horizon_age_seconds);
@@ -328,7 +330,10 @@ impl Relayed {
 async fn pass_shard(shared: Arc<Shared>, shard: batch::Shard) -> Result<(Relayed, bool), Error> {
     let (rows, is_full) = (shard.rows().await, shard.is_full());
     let sent = send::send(&shared.fairlane, &rows).await?;
-    let relayed = shard.commit(&rows, &sent.ends).await?;
+    let (relayed, conflicts) = shard.commit(&rows, &sent.ends).await?;
+    if !conflicts.is_empty() {
+        send::withdraw(&shared.fairlane, conflicts).await;
+    }
     for (result, count) in [("passed", relayed.passed), ("failed", relayed.failed)] {
         metrics::counter!(names::RELAYED, "result" => result).increment(count);
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use fairlane::duration_text;
 use fairlane::views::{HorizonHolder, OUTBOX_COUNTED_MAX, OutboxStatus, Time};
 use fairlane_core::Micros;
-use sqlx::{PgConnection, PgPool, Row};
+use sqlx::{PgConnection, Row};
 
 use crate::error::Error;
-use crate::sql::{SHARDS, sql};
+use crate::sql::{Database, SHARDS, sql};
 
 /// Counting of rows stops at this number.
 pub(crate) const COUNTED_MAX: i64 = OUTBOX_COUNTED_MAX as i64;
@@ -51,9 +51,9 @@ SELECT * FROM (
 ) AS holders
 ORDER BY xid_age DESC LIMIT $2";
 
-pub(crate) async fn read(pool: &PgPool) -> Result<OutboxStatus, Error> {
-    let mut transaction = pool.begin().await?;
-    let (status, _) = read_in(&mut transaction).await?;
+pub(crate) async fn read(database: &Database) -> Result<OutboxStatus, Error> {
+    let mut transaction = database.begin().await?;
+    let (status, _) = database.in_time(read_in(transaction.connection())).await?;
     transaction.commit().await?;
     Ok(status)
 }
@@ -75,9 +75,9 @@ pub(crate) async fn read_in(
     Ok((status, holders))
 }
 
-pub(crate) async fn horizon_holders(pool: &PgPool) -> Result<Vec<HorizonHolder>, Error> {
-    let mut transaction = pool.begin().await?;
-    let holders = holders_in(&mut transaction).await?;
+pub(crate) async fn horizon_holders(database: &Database) -> Result<Vec<HorizonHolder>, Error> {
+    let mut transaction = database.begin().await?;
+    let holders = database.in_time(holders_in(transaction.connection())).await?;
     transaction.commit().await?;
     Ok(holders)
 }

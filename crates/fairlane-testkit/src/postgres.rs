@@ -92,6 +92,11 @@ impl PostgresServer {
         panic!("postgres does not come back: {}", read(&self.folder.path().join("log")));
     }
 
+    /// The log of the server since its last start.
+    pub fn log(&self) -> String {
+        read(&self.folder.path().join("log"))
+    }
+
     /// Runs SQL in `psql` and returns its rows, with `|` between columns.
     pub fn sql(&self, sql: &str) -> String {
         let mut command = program("psql");

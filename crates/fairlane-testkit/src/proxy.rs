@@ -3,7 +3,8 @@
 //!
 //! Bytes pass unchanged. A cut closes both sides of a connection at once: the server still carries
 //! out the commands that were sent before, and the client never gets their replies. The proxy can
-//! also respond itself for a while.
+//! also respond itself for a while. A stalled connection stays open and forwards nothing, like one to
+//! a host that has vanished.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -30,6 +31,8 @@ struct Cutter {
     response: Mutex<Option<&'static [u8]>>,
     /// Changes when everything is to be cut.
     all: watch::Sender<u64>,
+    /// Changes when every open connection is to stall.
+    stall: watch::Sender<u64>,
 }
 
 impl Cutter {
@@ -66,10 +69,10 @@ impl Proxy {
     pub async fn start(port: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port is free");
         let address = listener.local_addr().expect("a listener has an address");
-        let all = watch::channel(0).0;
+        let (all, stall) = (watch::channel(0).0, watch::channel(0).0);
         let (passes, response) = (AtomicU64::new(NEVER), Mutex::new(None));
         let (cuts, connections) = (AtomicU64::new(0), AtomicU64::new(0));
-        let cutter = Cutter { passes, cuts, connections, port: AtomicU16::new(port), response, all };
+        let cutter = Cutter { passes, cuts, connections, port: AtomicU16::new(port), response, all, stall };
         let cutter = Arc::new(cutter);
         let accepting = tokio::spawn(accept(listener, cutter.clone()));
         Self { address, cutter, accepting }
@@ -100,6 +103,11 @@ impl Proxy {
     /// Cuts every connection now.
     pub fn cut_all(&self) {
         self.cutter.all.send_modify(|generation| *generation += 1);
+    }
+
+    /// Forwards nothing more on the connections that are open now, and keeps them open. New ones work.
+    pub fn stall_all(&self) {
+        self.cutter.stall.send_modify(|generation| *generation += 1);
     }
 
     /// Cuts every connection, and responds itself to each request on new ones; with `None`,
@@ -136,7 +144,7 @@ async fn accept(listener: TcpListener, cutter: Arc<Cutter>) {
 
 async fn connect(mut client: TcpStream, cutter: Arc<Cutter>) {
     cutter.connections.fetch_add(1, Ordering::SeqCst);
-    let mut all = cutter.all.subscribe();
+    let (mut all, mut stall) = (cutter.all.subscribe(), cutter.stall.subscribe());
     if let Some(response) = cutter.own_response() {
         // The client may have closed the connection.
         let _ = client.read(&mut vec![0; CHUNK_BYTES]).await;
@@ -152,6 +160,7 @@ async fn connect(mut client: TcpStream, cutter: Arc<Cutter>) {
         _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
         () = pass_replies(&mut from_server, &mut to_client, &cutter) => {}
         _ = all.changed() => cutter.count_cut(),
+        _ = stall.changed() => drop(all.changed().await),
     }
 }
 
@@ -192,5 +201,20 @@ mod tests {
         proxy.cut_all();
         set("5").query_async::<()>(&mut another).await.expect_err("every connection was cut");
         assert_eq!(proxy.cuts(), 2);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_stalled_connection_gets_no_reply_and_a_new_one_does() {
+        let server = RedisServer::start(ServerOptions::default());
+        let proxy = Proxy::start(server.port()).await;
+        let mut stalled = connect(&proxy.url()).await;
+        proxy.stall_all();
+        let ping = redis::cmd("PING");
+        let reply = ping.query_async::<()>(&mut stalled);
+        let waited = tokio::time::timeout(std::time::Duration::from_millis(100), reply).await;
+        let failed = waited.map_or(true, |reply| reply.is_err());
+        let mut another = connect(&proxy.url()).await;
+        ping.query_async::<()>(&mut another).await.expect("a new connection works");
+        assert!(failed, "a stalled connection has no reply");
     }
 }

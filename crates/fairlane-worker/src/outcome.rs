@@ -167,8 +167,10 @@ impl Outcome {
         Settlement { job: job.job.clone(), fence: job.fence, outcome }
     }
 
-    /// Truncates what is too long to store, or fails it: another attempt would not make it shorter.
-    pub(crate) fn bounded(self) -> Self {
+    /// The outcome as it is settled: truncates what is too long to store, or fails it, since another
+    /// attempt would not make it shorter.
+    #[must_use]
+    pub fn bounded(self) -> Self {
         match self {
             Self::Done { result } if result.len() > NOTE_BYTES_MAX => Self::failed(
                 "result_too_large",

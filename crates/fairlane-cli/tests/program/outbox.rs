@@ -21,7 +21,7 @@ fn outbox(postgres: &PostgresServer, words: &[&str]) -> Ended {
 fn a_committed_job_is_relayed_run_and_mirrored_by_the_program_alone() {
     let (postgres, redis) = (PostgresServer::start(), RedisServer::start(ServerOptions::default()));
     let (relay_folder, work_folder) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    assert_eq!(outbox(&postgres, &["migrate", "--json"]).json()["steps"], 6);
+    assert_eq!(outbox(&postgres, &["migrate", "--json"]).json()["steps"], 7);
     assert_eq!(outbox(&postgres, &["migrate"]).stdout, "The tables of the outbox are up to date.\n");
     let (database, engine) = (postgres.url(), redis.url());
     let options = ["--database", &database, "--engine", &engine, "--json"];

@@ -9,13 +9,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use fairlane_engine::Backoff;
-use sqlx::PgPool;
 use tokio::sync::{mpsc, oneshot};
 
 use super::rows::{self, BeginRow, Begun, StateRow};
 use crate::error::Error;
 use crate::relay::TARGET;
-use crate::sql::WarmConnections;
+use crate::sql::{Database, WarmConnections};
 
 /// Most writes in one transaction.
 const BATCH_MAX: usize = 200;
@@ -56,13 +55,13 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub fn start(pool: PgPool) -> Self {
-        let start = |pool: PgPool| {
+    pub fn start(database: Database) -> Self {
+        let start = |database: Database| {
             let (requests, waiting) = mpsc::channel(WAITING_MAX);
-            tokio::spawn(write_all(WarmConnections::new(pool), waiting));
+            tokio::spawn(write_all(WarmConnections::new(database), waiting));
             requests
         };
-        Self { begins: start(pool.clone()), states: start(pool) }
+        Self { begins: start(database.clone()), states: start(database) }
     }
 
     /// Adds the write to the next batch, and waits for it. Dropping the future cancels the write,
@@ -133,12 +132,13 @@ async fn write_batch(warm: &Arc<WarmConnections>, batch: Vec<Request>) {
     }
 }
 
-/// Whether the database refused the statement. Errors of connections, resources and deadlocks, and
-/// of servers that start or stop, are not refusals.
+/// Whether the database refused the statement because of the job. Errors of connections, resources and
+/// deadlocks, of servers that start or stop, and of a missing right or migration are not refusals: the
+/// same job can be written later.
 fn is_refusal(error: &Error) -> bool {
     let Error::Database(sqlx::Error::Database(database)) = error else { return false };
     let code = database.code().unwrap_or_default();
-    !["08", "25", "40", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class))
+    !["08", "25", "40", "42", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class))
 }
 
 async fn try_write(warm: &Arc<WarmConnections>, batch: &[Request]) -> Result<Vec<Written>, Error> {
@@ -154,8 +154,8 @@ async fn try_write(warm: &Arc<WarmConnections>, batch: &[Request]) -> Result<Vec
         begun = rows::begin(warm, &begins).await?;
     }
     if !states.is_empty() {
-        let mut transaction = warm.pool().begin().await?;
-        rows::write_states(&mut transaction, &states).await?;
+        let mut transaction = warm.database().begin().await?;
+        warm.database().in_time(rows::write_states(transaction.connection(), &states)).await?;
         transaction.commit().await?;
     }
     let mut begun = begun.into_iter();

@@ -5,10 +5,12 @@
 //! ended; then no row before it can appear any more. Reading takes no lock on rows: that would give
 //! the relay's transaction an id, and make relays wait for each other.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use fairlane::NdjsonReader;
+use fairlane::{JobRef, NdjsonReader};
 use fairlane_core::queue::NewJob;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -108,6 +110,22 @@ pub(crate) async fn parse(group: &str, text: &str, key: impl FnOnce() -> String)
     job.into_command(None).map_err(reason)
 }
 
+/// The names of rows whose ids belong to other jobs, from the reply to a move.
+fn conflicts(reply: Option<&PgRow>) -> Result<HashSet<String>, Error> {
+    let json: Option<String> = reply.map(|row| row.try_get(0)).transpose()?.flatten();
+    let Some(json) = json else { return Ok(HashSet::new()) };
+    let conflicts: Vec<RowName> =
+        serde_json::from_str(&json).map_err(|error| sqlx::Error::Decode(error.into()))?;
+    Ok(conflicts.into_iter().map(|RowName { xid, id }| format!("{xid}-{id}")).collect())
+}
+
+/// The primary key of a row, within its shard.
+#[derive(Deserialize)]
+struct RowName {
+    xid: String,
+    id: i64,
+}
+
 impl Shard {
     /// Whether the shard may have more rows that can be passed on now.
     pub fn is_full(&self) -> bool {
@@ -123,8 +141,13 @@ impl Shard {
         rows
     }
 
-    /// Moves the rows that are done to the mirror, and commits.
-    pub async fn commit(self, rows: &[OutboxRow], ends: &[RowEnd]) -> Result<Relayed, Error> {
+    /// Moves the rows that are done to the mirror, and commits. Also returns the jobs that the queue has
+    /// taken although their ids belong to ended jobs of the mirror.
+    pub async fn commit(
+        self,
+        rows: &[OutboxRow],
+        ends: &[RowEnd],
+    ) -> Result<(Relayed, HashSet<JobRef>), Error> {
         let (mut relayed, mut done) = (Relayed::default(), Vec::new());
         for (row, end) in rows.iter().zip(ends) {
             let mut moved = json!({ "xid": row.xid, "id": row.id });
@@ -151,11 +174,18 @@ impl Shard {
         let done: Vec<Value> = done.into_iter().map(|(_, _, moved)| moved).collect();
         if done.is_empty() {
             self.transaction.end("ROLLBACK").await?;
-        } else {
-            let done = json_literal(&Value::Array(done));
-            let end = format!("SELECT fairlane_outbox_move({}::smallint, {done}); COMMIT", self.number);
-            self.transaction.end(&end).await?;
+            return Ok((relayed, HashSet::new()));
         }
-        Ok(relayed)
+        let done = json_literal(&Value::Array(done));
+        // The operator turns JSON into text, and is undefined for the function of older tables.
+        let end =
+            format!("SELECT fairlane_outbox_move({}::smallint, {done}) #>> '{{}}'; COMMIT", self.number);
+        let found = self.transaction.end(&end).await?;
+        let conflicts = conflicts(found.first())?;
+        relayed.passed -= conflicts.len() as u64;
+        relayed.failed += conflicts.len() as u64;
+        let taken = rows.iter().filter(|row| !row.has_ended && conflicts.contains(&row.key()));
+        let taken = taken.filter_map(|row| Some(row.job.as_ref().ok()?.job.clone())).collect();
+        Ok((relayed, taken))
     }
 }

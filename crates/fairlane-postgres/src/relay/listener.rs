@@ -2,18 +2,24 @@
 
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fairlane_engine::Backoff;
+use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use sqlx::{ConnectOptions, PgPool};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::task::JoinHandle;
 
 use super::{CHANNEL, TARGET};
+use crate::sql::{Database, in_time};
 
 /// The application name of the connections on which relays listen, by which a view counts relays.
 pub(crate) const APPLICATION: &str = "fairlane relay";
+
+/// After this time without a message the connection is checked. A connection whose server has vanished
+/// looks like one without messages.
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A task that listens on a connection of its own.
 pub(super) struct Listener {
@@ -22,14 +28,15 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Listens at this address, or else at that of the pool.
-    pub fn start(pool: &PgPool, url: Option<&str>) -> Self {
+    /// Listens at this address, or else at that of the database.
+    pub fn start(database: &Database, url: Option<&str>) -> Self {
         let wakeup = Arc::new(Notify::new());
         let options = match url.map(PgConnectOptions::from_str) {
             Some(Ok(options)) => options.disable_statement_logging(),
-            _ => (*pool.connect_options()).clone(),
+            _ => (*database.pool.connect_options()).clone(),
         };
-        let task = tokio::spawn(listen(options.application_name(APPLICATION), wakeup.clone()));
+        let options = options.application_name(APPLICATION);
+        let task = tokio::spawn(listen(options, wakeup.clone(), database.reply_timeout));
         Self { wakeup, task }
     }
 
@@ -45,10 +52,10 @@ impl Drop for Listener {
     }
 }
 
-async fn listen(options: PgConnectOptions, wakeup: Arc<Notify>) {
+async fn listen(options: PgConnectOptions, wakeup: Arc<Notify>, reply_timeout: Duration) {
     let mut backoff = Backoff::default();
     loop {
-        if let Err(error) = listen_once(&options, &wakeup, &mut backoff).await {
+        if let Err(error) = listen_once(&options, &wakeup, &mut backoff, reply_timeout).await {
             tracing::debug!(target: TARGET, %error, "the relay receives no notifications of commits; it polls");
         }
         backoff.sleep().await;
@@ -59,16 +66,26 @@ async fn listen_once(
     options: &PgConnectOptions,
     wakeup: &Notify,
     backoff: &mut Backoff,
+    reply_timeout: Duration,
 ) -> Result<(), sqlx::Error> {
     let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options.clone());
-    let mut listener = PgListener::connect_with(&pool).await?;
-    listener.listen(CHANNEL).await?;
+    let mut listener = in_time(reply_timeout, PgListener::connect_with(&pool)).await?;
+    in_time(reply_timeout, listener.listen(CHANNEL)).await?;
     // Messages that were sent before this connection was made are lost, so the relay polls once.
     wakeup.notify_one();
-    // `None` is a connection that was lost, and with it perhaps a message.
-    while let Some(_message) = listener.try_recv().await? {
-        backoff.reset();
-        wakeup.notify_one();
+    loop {
+        match tokio::time::timeout(CHECK_INTERVAL, listener.try_recv()).await {
+            Ok(Ok(Some(_message))) => {
+                backoff.reset();
+                wakeup.notify_one();
+            }
+            // The connection was lost, and with it perhaps a message.
+            Ok(Ok(None)) => break,
+            Ok(Err(error)) => return Err(error),
+            Err(_) => {
+                in_time(reply_timeout, sqlx::raw_sql("SELECT 1").execute(&mut listener)).await?;
+            }
+        }
     }
     wakeup.notify_one();
     Ok(())

@@ -336,3 +336,92 @@ async fn a_later_lease_is_written_to_the_disk_and_the_first_need_not_be() {
     assert!(begin(2).ends_with("on"));
     assert!(begin(1).contains(r#""ended": false"#), "an older lease is refused");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_a_stopping_worker_gives_back_is_not_failed() {
+    let setup = Setup::new().await;
+    setup.commit("a", "1").await;
+    setup.relay().drain().await.unwrap();
+    let started = Arc::new(Notify::new());
+    let begun = started.clone();
+    let worker = setup.fairlane.worker().configure(|settings| {
+        settings.shutdown_grace_period = Duration::from_millis(50);
+        settings.cancel_grace_period = Duration::from_secs(20);
+    });
+    let worker = worker.process("mail", move |_: serde_json::Value, job: Context| {
+        let begun = begun.clone();
+        async move {
+            begun.notify_one();
+            job.cancelled().await;
+            Outcome::cancelled("stopped")
+        }
+    });
+    setup.postgres.sql(
+        "CREATE TABLE ends AS SELECT status FROM fairlane_mirror LIMIT 0; \
+         CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS \
+             'BEGIN INSERT INTO ends VALUES (NEW.status); RETURN NEW; END'; \
+         CREATE TRIGGER keep AFTER UPDATE ON fairlane_mirror FOR EACH ROW EXECUTE FUNCTION keep()",
+    );
+    let pool = setup.outbox.mirror(worker, &setup.fairlane).start().unwrap();
+    started.notified().await;
+    pool.stop().await;
+    let view = setup.fairlane.job("a", "1").view().await.unwrap().unwrap();
+    assert_eq!(view.state, fairlane::JobState::Pending, "the worker hands the job back");
+    until_async("the job is queued again", async || setup.status("a", "1").await == "QUEUED").await;
+    assert_eq!(setup.postgres.sql("SELECT string_agg(status, ' ') FROM ends"), "RUNNING QUEUED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_waits_for_a_missing_right_and_loses_no_attempt() {
+    let setup = Setup::new().await;
+    setup
+        .postgres
+        .sql("CREATE ROLE worker LOGIN; GRANT SELECT ON fairlane_outbox, fairlane_mirror TO worker");
+    setup.commit("a", "1").await;
+    setup.relay().drain().await.unwrap();
+    let url = setup.postgres.url().replace("postgres@", "worker@");
+    let outbox = fairlane_postgres::Outbox::connect(&url).await.unwrap();
+    let (events, attempts) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (settled, run) = (events.clone(), attempts.clone());
+    let worker = setup.fairlane.worker().configure(quick).process(
+        "mail",
+        move |_: serde_json::Value, job: Context| {
+            run.fetch_add(job.attempt() as usize, Ordering::SeqCst);
+            async { Outcome::done(&1) }
+        },
+    );
+    let worker = worker.on_event(move |event| {
+        if let fairlane::Event::Settled { .. } = event {
+            settled.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let pool = outbox.mirror(worker, &setup.fairlane).start().unwrap();
+    until("the database has denied a write", || {
+        events.load(Ordering::SeqCst) > 0 || setup.postgres.log().matches("permission denied").count() >= 3
+    })
+    .await;
+    setup.postgres.sql("GRANT INSERT, UPDATE ON fairlane_mirror TO worker");
+    until_async("the job has ended", async || setup.status("a", "1").await == "SUCCEEDED").await;
+    assert_eq!(attempts.load(Ordering::SeqCst), 1, "the first attempt ran, and no other");
+    pool.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_is_too_large_fails_in_the_database_as_in_the_queue() {
+    let setup = Setup::new().await;
+    setup.commit("a", "1").await;
+    setup.relay().drain().await.unwrap();
+    let worker = setup.fairlane.worker().process("mail", |_: serde_json::Value, _: Context| async {
+        Outcome::done(&"x".repeat(fairlane_core::limits::NOTE_BYTES_MAX))
+    });
+    let pool = setup.outbox.mirror(worker, &setup.fairlane).start().unwrap();
+    until_async("the job has ended in the queue", async || {
+        let view = setup.fairlane.job("a", "1").view().await.unwrap().unwrap();
+        view.state == fairlane::JobState::Failed
+    })
+    .await;
+    let error = setup.outbox.job("a", "1").await.unwrap().unwrap().error.unwrap();
+    assert_eq!(error["code"], "result_too_large");
+    assert!(error["message"].as_str().unwrap().contains("store it elsewhere"), "{error}");
+    pool.stop().await;
+}

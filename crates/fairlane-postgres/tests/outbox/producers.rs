@@ -139,7 +139,7 @@ async fn an_error_of_the_database_names_its_cure() {
     let wrong = Outbox::connect(&postgres.url().replace("/postgres?", "/nothing?")).await;
     let error = wrong.map(drop).unwrap_err().to_string();
     assert!(error.contains("create the database"), "{error}");
-    assert_eq!((outbox.migrate().await.unwrap(), outbox.migrate().await.unwrap()), (6, 0));
+    assert_eq!((outbox.migrate().await.unwrap(), outbox.migrate().await.unwrap()), (7, 0));
     // As an older version has left the tables.
     postgres.sql("DROP FUNCTION fairlane_outbox_claim; DELETE FROM fairlane_schema WHERE step >= 2");
     let error = relay.run(std::future::pending()).await.unwrap_err();
@@ -155,7 +155,7 @@ async fn rows_of_an_older_schema_are_relayed_after_its_migration() {
     ])
     .await;
     setup.commit("a", "old").await;
-    assert_eq!(setup.outbox.migrate().await.unwrap(), 3);
+    assert_eq!(setup.outbox.migrate().await.unwrap(), 4);
     setup.commit("a", "new").await;
     let shards = "SELECT count(DISTINCT shard) FROM fairlane_outbox WHERE shard = hashtext('a') & 15";
     assert_eq!(setup.postgres.sql(shards), "1");
@@ -183,5 +183,71 @@ async fn a_commit_notifies_inside_its_transaction_after_it_or_never() {
             messages += 1;
         }
         assert_eq!(messages, expected, "{notify:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_or_id_that_no_queue_accepts_is_refused_by_the_insert() {
+    let setup = Setup::new().await;
+    let insert = "INSERT INTO fairlane_outbox (job) \
+                  SELECT jsonb_build_object('group', $1::text, 'type', 'mail', 'id', $2::text)";
+    let (longest, longer) = ("ü".repeat(64), "ü".repeat(64) + "x");
+    for (group, id) in [(&longer, &longest), (&longest, &longer)] {
+        let insert = fairlane_postgres::sqlx::query(insert).bind(group).bind(id);
+        let error = insert.execute(setup.outbox.pool()).await.unwrap_err();
+        assert!(error.to_string().contains("fairlane_outbox_job_names_are_short"), "{error}");
+        let error = fairlane_postgres::Error::from(error).to_string();
+        assert!(error.contains("at most 128 bytes"), "{error}");
+    }
+    let insert = fairlane_postgres::sqlx::query(insert).bind(&longest).bind(&longest);
+    insert.execute(setup.outbox.pool()).await.unwrap();
+    assert_eq!(setup.relay().drain().await.unwrap().passed, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_migration_that_waits_for_a_transaction_holds_up_no_producer() {
+    let setup = Setup::with_schema(&[
+        include_str!("../../src/schema/001_outbox_and_mirror.sql"),
+        include_str!("../../src/schema/002_functions.sql"),
+        include_str!("../../src/schema/003_failed_jobs.sql"),
+    ])
+    .await;
+    let mut open = setup.outbox.begin().await.unwrap();
+    enqueue_in(&mut open, Job::new("a", "mail", &1).id("open")).await.unwrap();
+    let outbox = setup.outbox.clone();
+    let migration = tokio::spawn(async move { outbox.migrate().await });
+    fairlane_testkit::wait::until("the migration waits for a lock", || {
+        setup.postgres.sql("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation IS NOT NULL") == "1"
+    })
+    .await;
+    setup.postgres.sql(
+        "SET statement_timeout = '5s'; \
+         INSERT INTO fairlane_outbox (job) VALUES ('{\"group\": \"a\", \"type\": \"mail\", \"id\": \"other\"}')",
+    );
+    open.commit().await.unwrap();
+    assert!(migration.await.unwrap().unwrap() >= 3);
+    assert_eq!(setup.relay().drain().await.unwrap().passed, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_is_newer_than_the_tables_ends_and_asks_for_their_migration() {
+    let mut steps = vec![
+        include_str!("../../src/schema/001_outbox_and_mirror.sql"),
+        include_str!("../../src/schema/002_functions.sql"),
+        include_str!("../../src/schema/003_failed_jobs.sql"),
+        include_str!("../../src/schema/004_cheaper_statements.sql"),
+        include_str!("../../src/schema/005_steady_plans.sql"),
+    ];
+    for older in 0..2 {
+        let setup = Setup::with_schema(&steps).await;
+        setup.commit("a", "1").await;
+        let relay = setup.relay();
+        let running = relay.run(std::future::pending());
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(20), running).await;
+        let error = ended.expect("the relay ends").unwrap_err().to_string();
+        assert!(error.contains("run `fairlane outbox migrate`"), "{older}: {error}");
+        setup.outbox.migrate().await.unwrap();
+        assert_eq!(setup.relay().drain().await.unwrap().passed, 1, "its jobs are still there");
+        steps.push(include_str!("../../src/schema/006_fewer_steps.sql"));
     }
 }
