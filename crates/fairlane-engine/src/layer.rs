@@ -16,6 +16,9 @@ type SubmitHook =
 type WaitHook = dyn Fn(Arc<dyn Engine>, Vec<TypeId>, Duration) -> BoxFuture<'static, Result<bool, EngineError>>
     + Send
     + Sync;
+type WhenWokenHook = dyn Fn(Arc<dyn Engine>, Vec<TypeId>, Duration, Command) -> BoxFuture<'static, Result<Reply, EngineError>>
+    + Send
+    + Sync;
 type SubscribeHook =
     dyn Fn(Arc<dyn Engine>, ProcessId) -> BoxFuture<'static, Result<Signals, EngineError>> + Send + Sync;
 
@@ -24,6 +27,7 @@ type SubscribeHook =
 pub struct Hooks {
     submit: Option<Box<SubmitHook>>,
     wait: Option<Box<WaitHook>>,
+    when_woken: Option<Box<WhenWokenHook>>,
     subscribe: Option<Box<SubscribeHook>>,
 }
 
@@ -45,6 +49,22 @@ impl Hooks {
         F: Send + Sync + 'static,
     {
         self.wait = Some(Box::new(hook));
+        self
+    }
+
+    /// Replaces [`Engine::submit_when_woken`]. Without it, a layer with one of the hooks above waits
+    /// and then submits, so that no command or wait passes them by.
+    pub fn when_woken<F>(mut self, hook: F) -> Self
+    where
+        F: Fn(
+            Arc<dyn Engine>,
+            Vec<TypeId>,
+            Duration,
+            Command,
+        ) -> BoxFuture<'static, Result<Reply, EngineError>>,
+        F: Send + Sync + 'static,
+    {
+        self.when_woken = Some(Box::new(hook));
         self
     }
 
@@ -98,7 +118,10 @@ impl Engine for Layer {
         at_most: Duration,
         command: Command,
     ) -> BoxFuture<'a, Result<Reply, EngineError>> {
-        match self.hooks {
+        match &self.hooks {
+            Hooks { when_woken: Some(hook), .. } => {
+                hook(self.inner.clone(), types.to_vec(), at_most, command)
+            }
             Hooks { submit: None, wait: None, .. } => self.inner.submit_when_woken(types, at_most, command),
             _ => Box::pin((self as &dyn Engine).wait_then_submit(types, at_most, command)),
         }

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use crate::support::*;
 use fairlane_core::queue::{self, Leased};
-use fairlane_core::{Command, ProcessId, Reply, TypeId};
-use fairlane_engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Hooks, Signals, layer};
+use fairlane_core::{Command, Reply, TypeId};
+use fairlane_engine::{BoxFuture, Engine, Hooks, layer};
 use fairlane_worker::*;
 
 /// The number of leases that returned jobs, and of settle commands.
@@ -61,55 +60,26 @@ async fn ten_slots_lease_and_settle_most_of_ten_jobs_at_once() {
 }
 
 /// An engine that counts waits with a lease request, and waits without one.
-struct CountingWaits {
-    inner: Arc<dyn Engine>,
-    with_lease: AtomicUsize,
-    without_lease: AtomicUsize,
-}
-
-impl Engine for CountingWaits {
-    fn info(&self) -> EngineInfo {
-        self.inner.info()
-    }
-
-    fn submit(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
-        self.inner.submit(command)
-    }
-
-    fn wait<'a>(
-        &'a self,
-        types: &'a [TypeId],
-        at_most: Duration,
-    ) -> BoxFuture<'a, Result<bool, EngineError>> {
-        self.without_lease.fetch_add(1, Ordering::SeqCst);
-        self.inner.wait(types, at_most)
-    }
-
-    fn submit_when_woken<'a>(
-        &'a self,
-        types: &'a [TypeId],
-        at_most: Duration,
-        command: Command,
-    ) -> BoxFuture<'a, Result<Reply, EngineError>> {
-        self.with_lease.fetch_add(1, Ordering::SeqCst);
-        self.inner.submit_when_woken(types, at_most, command)
-    }
-
-    fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
-        self.inner.subscribe(process)
-    }
-
-    fn admin(&self) -> &dyn Admin {
-        self.inner.admin()
-    }
+fn counting_waits(inner: Arc<dyn Engine>) -> (Arc<dyn Engine>, [Arc<AtomicUsize>; 2]) {
+    let counts: [Arc<AtomicUsize>; 2] = Default::default();
+    let [with_lease, without_lease] = counts.clone();
+    let when_woken =
+        move |inner: Arc<dyn Engine>, types: Vec<TypeId>, at_most, command| -> BoxFuture<'static, _> {
+            with_lease.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async move { inner.submit_when_woken(&types, at_most, command).await })
+        };
+    let wait = move |inner: Arc<dyn Engine>, types: Vec<TypeId>, at_most| -> BoxFuture<'static, _> {
+        without_lease.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move { inner.wait(&types, at_most).await })
+    };
+    (layer(inner, Hooks::default().when_woken(when_woken).wait(wait)), counts)
 }
 
 /// A lease request that waits in the engine saves a round trip before the next job.
 #[tokio::test]
 async fn a_worker_with_free_slots_waits_with_its_lease_request_also_while_jobs_run() {
     on_both_engines(|inner| async move {
-        let (with_lease, without_lease) = Default::default();
-        let engine = Arc::new(CountingWaits { inner: inner.clone(), with_lease, without_lease });
+        let (engine, [with_lease, without_lease]) = counting_waits(inner.clone());
         let gate = Arc::new(tokio::sync::Semaphore::new(0));
         let worker_gate = gate.clone();
         let pool = Worker::new(engine.clone())
@@ -119,14 +89,14 @@ async fn a_worker_with_free_slots_waits_with_its_lease_request_also_while_jobs_r
             })
             .start()
             .unwrap();
-        let waits = || engine.with_lease.load(Ordering::SeqCst) + engine.without_lease.load(Ordering::SeqCst);
+        let waits = || with_lease.load(Ordering::SeqCst) + without_lease.load(Ordering::SeqCst);
         for id in ["1", "2", "3"] {
             let before = waits();
             enqueue(&inner, vec![job("a", id, "work", "")]).await;
             reaches(&inner, "a", id, queue::JobState::Processing).await;
             until("the worker waits for a further job", || waits() > before).await;
         }
-        assert_eq!(engine.without_lease.load(Ordering::SeqCst), 0);
+        assert_eq!(without_lease.load(Ordering::SeqCst), 0);
         gate.add_permits(3);
         drained(&inner).await;
         pool.stop().await;
