@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use fairlane::Fairlane;
 use fairlane_engine::{Backoff, doubled};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::error::Error;
@@ -48,6 +49,10 @@ const SHARDS_AT_ONCE: usize = 4;
 const FAILED_SHARDS_MAX: usize = 4;
 /// How often the gauges are updated.
 const GAUGES_INTERVAL: Duration = Duration::from_secs(5);
+/// A batch of at most this many rows lets workers begin its jobs before it moves the rows.
+const FEW_ROWS: usize = 10;
+/// The longest time for which it does.
+const FEW_ROWS_PAUSE: Duration = Duration::from_millis(1);
 /// Most groups that are remembered as full; the rows of further ones are tried in every pass.
 const FULL_GROUPS_MAX: usize = 1000;
 /// The longest wait for a full group or queue, even if the queue suggests a longer delay.
@@ -128,6 +133,8 @@ struct Shared {
     fairlane: Fairlane,
     order: Order,
     full: Mutex<FullGroups>,
+    /// Completes with the next message about a commit, or at once if one arrived since the last wait.
+    wakeup: Arc<Notify>,
 }
 
 /// The groups that are full, and whether the queue is, each with the time of the next try.
@@ -164,7 +171,8 @@ impl Relay {
     pub fn new(outbox: &Outbox, fairlane: &Fairlane, settings: RelaySettings) -> Self {
         let (database, fairlane, order) = (outbox.database().clone(), fairlane.clone(), settings.order);
         let (warm, full) = (WarmConnections::new(database.clone()), Mutex::default());
-        Self { shared: Arc::new(Shared { database, warm, fairlane, order, full }), settings }
+        let wakeup = Arc::default();
+        Self { shared: Arc::new(Shared { database, warm, fairlane, order, full, wakeup }), settings }
     }
 
     /// Passes rows on until `stop` completes. A database or queue that does not reply is waited
@@ -193,10 +201,10 @@ impl Relay {
     }
 
     async fn relay_forever(&self) -> Result<(), Error> {
-        let listener = Listener::start(&self.shared.database, self.settings.listen_url.as_deref());
+        let Shared { database, wakeup, .. } = &*self.shared;
+        let _listener = Listener::start(database, self.settings.listen_url.as_deref(), wakeup.clone());
         let (mut backoff, mut idle) = (Backoff::default(), 0_u32);
         loop {
-            let wakeup = listener.wakeup();
             let (first, longest) = match self.pass().await {
                 Ok(Relayed { passed: 0, failed: 0, held, .. }) => {
                     backoff.reset();
@@ -214,7 +222,7 @@ impl Relay {
             };
             let pause = doubled(first, idle, longest);
             idle = idle.saturating_add(1);
-            if tokio::time::timeout(pause, wakeup).await.is_ok() {
+            if tokio::time::timeout(pause, wakeup.notified()).await.is_ok() {
                 idle = 0;
             }
         }
@@ -330,6 +338,12 @@ impl Relayed {
 async fn pass_shard(shared: Arc<Shared>, shard: batch::Shard) -> Result<(Relayed, bool), Error> {
     let (rows, is_full) = (shard.rows().await, shard.is_full());
     let sent = send::send(&shared.fairlane, &rows).await?;
+    if rows.len() <= FEW_ROWS && sent.ends.iter().any(|end| matches!(end, send::RowEnd::Passed)) {
+        // A worker that was waiting marks such a job as RUNNING now, and would wait for the move, which
+        // writes the same row. Further commits end the pause. It may use up their wake-up, because
+        // another pass follows one that has passed rows on.
+        let _ = tokio::time::timeout(FEW_ROWS_PAUSE, shared.wakeup.notified()).await;
+    }
     let (relayed, conflicts) = shard.commit(&rows, &sent.ends).await?;
     if !conflicts.is_empty() {
         send::withdraw(&shared.fairlane, conflicts).await;

@@ -8,7 +8,6 @@ use fairlane_engine::Backoff;
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 use tokio::task::JoinHandle;
 
 use super::{CHANNEL, TARGET};
@@ -22,33 +21,23 @@ pub(crate) const APPLICATION: &str = "fairlane relay";
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A task that listens on a connection of its own.
-pub(super) struct Listener {
-    wakeup: Arc<Notify>,
-    task: JoinHandle<()>,
-}
+pub(super) struct Listener(JoinHandle<()>);
 
 impl Listener {
-    /// Listens at this address, or else at that of the database.
-    pub fn start(database: &Database, url: Option<&str>) -> Self {
-        let wakeup = Arc::new(Notify::new());
+    /// Listens at this address, or else at that of the database, and notifies with each message.
+    pub fn start(database: &Database, url: Option<&str>, wakeup: Arc<Notify>) -> Self {
         let options = match url.map(PgConnectOptions::from_str) {
             Some(Ok(options)) => options.disable_statement_logging(),
             _ => (*database.pool.connect_options()).clone(),
         };
         let options = options.application_name(APPLICATION);
-        let task = tokio::spawn(listen(options, wakeup.clone(), database.reply_timeout));
-        Self { wakeup, task }
-    }
-
-    /// Completes with the next message, or at once if one arrived since the last call.
-    pub fn wakeup(&self) -> Notified<'_> {
-        self.wakeup.notified()
+        Self(tokio::spawn(listen(options, wakeup, database.reply_timeout)))
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.task.abort();
+        self.0.abort();
     }
 }
 
