@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use fairlane::views::{RoomLimitsView, RoomView};
-use fairlane::{Rate, duration_text};
+use fairlane::{Fairlane, Rate, duration_text};
 use fairlane_core::limits::LIST_ROOMS_MAX;
 use serde::Serialize;
 
@@ -175,8 +175,13 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-async fn show(OneRoom { room, target }: &OneRoom) -> Result<(), Failure> {
-    let view = target.attach().await?.room(room).view().await?;
+async fn show(room: &OneRoom) -> Result<(), Failure> {
+    show_opened(&room.target.attach().await?, room).await
+}
+
+/// Shows a room of a queue that is open: a process opens a directory once.
+async fn show_opened(fairlane: &Fairlane, OneRoom { room, target }: &OneRoom) -> Result<(), Failure> {
+    let view = fairlane.room(room).view().await?;
     let view =
         view.ok_or_else(|| Failure::bad_input(format!("there is no room {room}: no user joined it")))?;
     let view = RoomView::from(view);

@@ -36,6 +36,30 @@ fn commands_that_only_read_create_no_queue() {
 }
 
 #[test]
+fn commands_that_change_and_then_show_open_a_directory_once() {
+    let queue = Queue::new();
+    assert_eq!(queue.run(&["enqueue", "customer-7", "mail", "1"]).code, 0);
+    let commands: [&[&str]; 12] = [
+        &["group", "set", "customer-7", "--weight", "2"],
+        &["type", "set", "mail", "--rate", "5/s"],
+        &["settings", "set", "max_retry_count=4"],
+        &["ranking", "set", "popular", "--windows", "day"],
+        &["ranking", "set", "popular", "--events-max", "5000"],
+        &["ranking", "record", "popular", "reservation-1", "concert-7"],
+        &["ranking", "close-season", "popular", "1"],
+        &["room", "set", "concert", "--max-active", "200"],
+        &["room", "pause", "concert"],
+        &["room", "resume", "concert"],
+        &["room", "close", "concert"],
+        &["room", "open", "concert"],
+    ];
+    for words in commands {
+        let ended = queue.run(words);
+        assert_eq!(ended.code, 0, "{words:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn no_command_blocks_on_a_directory_without_a_server() {
     let queue = Queue::new();
     let file = queue.file("news.ndjson", &lines(250));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fairlane::views::{BoardDetailView, BoardView, ClosedSeasonView};
-use fairlane::{BoardOrder, BoardRule, WindowKind, duration_text};
+use fairlane::{BoardOrder, BoardRule, Ranking, WindowKind, duration_text};
 use fairlane_core::limits::LIST_BOARDS_MAX;
 use serde::Serialize;
 
@@ -111,13 +111,12 @@ pub(super) async fn set(arguments: SetArguments) -> Result<(), Failure> {
         settings.events_max = arguments.events_max.unwrap_or(settings.events_max);
     });
     let created = updated.await?.1;
-    let set = BoardSet { created, board: view(&arguments.board).await? };
+    let set = BoardSet { created, board: view(&ranking, name).await? };
     target.print(&set, || text(&set.board))
 }
 
-async fn view(OneBoard { board, target }: &OneBoard) -> Result<BoardDetailView, Failure> {
-    let view = target.attach().await?.ranking(board).view().await?;
-    Ok(view.ok_or_else(|| unknown(board))?.into())
+async fn view(ranking: &Ranking, board: &str) -> Result<BoardDetailView, Failure> {
+    Ok(ranking.view().await?.ok_or_else(|| unknown(board))?.into())
 }
 
 fn unknown(board: &str) -> Failure {
@@ -125,9 +124,9 @@ fn unknown(board: &str) -> Failure {
 }
 
 /// Shows a board.
-pub(super) async fn show(board: &OneBoard) -> Result<(), Failure> {
-    let view = view(board).await?;
-    board.target.print(&view, || text(&view))
+pub(super) async fn show(OneBoard { board, target }: &OneBoard) -> Result<(), Failure> {
+    let view = view(&target.attach().await?.ranking(board), board).await?;
+    target.print(&view, || text(&view))
 }
 
 fn text(detail: &BoardDetailView) -> String {

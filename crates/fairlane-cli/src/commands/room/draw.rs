@@ -73,7 +73,7 @@ pub(super) async fn open(OpenArguments { room, tickets }: OpenArguments) -> Resu
             file.flush().map_err(unwritable)?;
         }
     }
-    super::show(&room).await
+    super::show_opened(&fairlane, &room).await
 }
 
 /// Verifies a draw.
