@@ -37,7 +37,7 @@ async fn a_job_that_is_rolled_back_never_exists() {
     enqueue_in(&mut transaction, Job::new("a", "mail", &1).id("gone")).await.unwrap();
     transaction.rollback().await.unwrap();
     setup.commit("a", "kept").await;
-    assert_eq!(setup.relay().drain().await.unwrap().passed, 1);
+    setup.passes(1).await;
     assert_eq!(setup.status("a", "gone").await, "absent");
     assert!(!setup.is_queued("a", "gone").await && setup.is_queued("a", "kept").await);
 }
@@ -56,7 +56,7 @@ async fn any_language_adds_jobs_by_a_function_or_a_plain_insert() {
          ('{\"group\": \"a\", \"type\": \"mail\", \"payload_base64\": \"AAE=\"}')",
     );
     let unnamed = setup.postgres.sql("SELECT xid || '-' || id FROM fairlane_outbox WHERE job->>'id' IS NULL");
-    assert_eq!(setup.relay().drain().await.unwrap().passed, 4);
+    setup.passes(4).await;
     let view = async |id: &str| setup.fairlane.job("a", id).view().await.unwrap().unwrap();
     let first = view("f-1").await;
     assert_eq!((&*first.payload, first.level, first.cost.get()), (&b"{\"to\": \"ada\"}"[..], Level::High, 3));
@@ -76,7 +76,7 @@ async fn a_batch_of_any_payloads_and_delays_arrives_in_order() {
     let added = enqueue_all_in(&mut transaction, jobs).await.unwrap();
     setup.outbox.commit(transaction).await.unwrap();
     assert_eq!(added.len(), 1201);
-    assert_eq!(setup.relay().drain().await.unwrap().passed, 1201);
+    setup.passes(1201).await;
     let late = setup.fairlane.job("b", "late").view().await.unwrap().unwrap();
     assert_eq!((late.state, &*late.payload), (fairlane::JobState::Waiting, &b"{\"zero\":\"a\\u0000b\"}"[..]));
     let leaser = fairlane_core::WorkerId::new("test").unwrap();
@@ -159,7 +159,7 @@ async fn rows_of_an_older_schema_are_relayed_after_its_migration() {
     setup.commit("a", "new").await;
     let shards = "SELECT count(DISTINCT shard) FROM fairlane_outbox WHERE shard = hashtext('a') & 15";
     assert_eq!(setup.postgres.sql(shards), "1");
-    assert_eq!(setup.relay().drain().await.unwrap().passed, 2);
+    setup.passes(2).await;
     assert_eq!(setup.postgres.sql("SELECT id FROM fairlane_mirror ORDER BY number"), "old\nnew");
 }
 
@@ -201,7 +201,7 @@ async fn a_group_or_id_that_no_queue_accepts_is_refused_by_the_insert() {
     }
     let insert = fairlane_postgres::sqlx::query(insert).bind(&longest).bind(&longest);
     insert.execute(setup.outbox.pool()).await.unwrap();
-    assert_eq!(setup.relay().drain().await.unwrap().passed, 1);
+    setup.passes(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -226,7 +226,7 @@ async fn a_migration_that_waits_for_a_transaction_holds_up_no_producer() {
     );
     open.commit().await.unwrap();
     assert!(migration.await.unwrap().unwrap() >= 3);
-    assert_eq!(setup.relay().drain().await.unwrap().passed, 2);
+    setup.passes(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

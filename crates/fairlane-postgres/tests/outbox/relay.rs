@@ -21,7 +21,7 @@ async fn no_job_overtakes_one_that_was_written_before_it() {
     let status = setup.outbox.status().await.unwrap();
     assert_eq!((status.rows, status.ready), (1, 0));
     setup.outbox.commit(slow).await.unwrap();
-    assert_eq!(setup.relay().drain().await.unwrap().passed, 2);
+    setup.passes(2).await;
     let numbers = setup.postgres.sql("SELECT id FROM fairlane_mirror ORDER BY number");
     assert_eq!(numbers, "first\nsecond");
 }
@@ -35,7 +35,7 @@ async fn a_transaction_left_open_is_named_and_holds_up_only_ordered_relays() {
     fairlane_postgres::sqlx::query("INSERT INTO orders VALUES ('1')").execute(&mut *open).await.unwrap();
     setup.commit("a", "1").await;
     setup.commit("b", "2").await;
-    assert_eq!(setup.relay().drain().await.unwrap().passed, 0);
+    setup.passes(0).await;
     let holders = setup.outbox.horizon_holders().await.unwrap();
     let holder = &holders[0];
     assert_eq!((holder.application.as_str(), holder.state.as_str()), ("forgetful", "idle in transaction"));
@@ -46,11 +46,11 @@ async fn a_transaction_left_open_is_named_and_holds_up_only_ordered_relays() {
     open.rollback().await.unwrap();
     setup.postgres.sql("BEGIN; INSERT INTO orders VALUES ('2'); PREPARE TRANSACTION 'forgotten'");
     setup.commit("a", "3").await;
-    assert_eq!(setup.relay().drain().await.unwrap().passed, 0);
+    setup.passes(0).await;
     let holders = setup.outbox.horizon_holders().await.unwrap();
     assert_eq!(holders[0].prepared.as_deref(), Some("forgotten"));
     setup.postgres.sql("ROLLBACK PREPARED 'forgotten'");
-    assert_eq!(setup.relay().drain().await.unwrap().passed, 1);
+    setup.passes(1).await;
 }
 
 /// Erratum Q35. With many producers and relays, each producer's jobs arrive in the order of its

@@ -39,6 +39,18 @@ impl Setup {
         Self { postgres, outbox, fairlane }
     }
 
+    /// Waits until a relay has passed this many rows on. A transaction of the server itself, such as an
+    /// autovacuum, may hold rows back for a moment.
+    pub async fn passes(&self, rows: u64) {
+        let (relay, mut passed) = (self.relay(), 0);
+        fairlane_testkit::wait::until_async("the rows are passed on", async || {
+            passed += relay.drain().await.expect("database and queue reply").passed;
+            passed >= rows
+        })
+        .await;
+        assert_eq!(passed, rows);
+    }
+
     /// A relay that does not reconcile.
     pub fn relay(&self) -> Relay {
         let settings = RelaySettings { reconcile_interval: None, ..RelaySettings::default() };
